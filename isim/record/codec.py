@@ -1,0 +1,143 @@
+"""The log as a file: JSON Lines in zstd frames, one frame for each batch of records.
+
+A log cut anywhere is readable up to the cut: frames before it are whole, and of the broken one every
+complete line is read. What is wrong is told with file, line and the last good sequence number. Byte
+equality of logs is that of the decompressed lines; zstd's own bytes depend on its version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+import msgspec
+import zstandard
+
+from isim.record.errors import LogError, TruncatedLog
+from isim.record.records import REVISION, SCHEMA, AnyRecord, End, Header
+
+_READ_BYTES = 1 << 20
+MAX_LINE_BYTES = 64 << 20
+SAFE_MAX = (1 << 53) - 1
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[AnyRecord] = msgspec.json.Decoder(AnyRecord)
+
+
+class LogWriter:
+    """A reader of the log that writes it down. Close it, or the file is a truncated log."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._compressor = zstandard.ZstdCompressor(level=3)
+
+    def write(self, records: Sequence[AnyRecord]) -> None:
+        self._stream.write(self._compressor.compress(encode_lines(records)))
+
+
+def encode_lines(records: Sequence[AnyRecord]) -> bytes:
+    """The canonical decompressed bytes of these records, one line each."""
+    return _encoder.encode_lines(records)
+
+
+def read_log(path: Path | str) -> Iterator[list[AnyRecord]]:
+    """All records of a log in batches, checked for envelope, revision, numbering and safe integers.
+
+    Raises LogError at the first bad line and TruncatedLog where a log that was good so far stops; both after
+    handing on everything before it.
+    """
+    path = Path(path)
+    try:
+        stream = path.open("rb")
+    except OSError as error:
+        raise LogError(f"cannot be opened: {error.strerror}", where=str(path), sequence=-1) from None
+    with stream:
+        yield from _Envelope(str(path)).check(_lines(stream, str(path)))
+
+
+class _Broken(Exception):  # noqa: N818 - internal marker
+    """The compressed stream stops making sense here."""
+
+
+def _lines(stream: IO[bytes], where: str) -> Iterator[list[bytes]]:
+    """Complete lines, a list for each piece read; raises _Broken where the stream breaks off."""
+    head = stream.read(4)
+    stream.seek(0)
+    source: IO[bytes] = stream
+    if head == b"\x28\xb5\x2f\xfd":
+        source = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(stream, read_across_frames=True)
+    elif not head.startswith(b"{"):
+        raise LogError("expected a zstd-compressed or plain JSON Lines log", where=where, sequence=-1)
+    rest = b""
+    while True:
+        try:
+            piece = source.read(_READ_BYTES)
+        except (zstandard.ZstdError, OSError):
+            raise _Broken from None
+        if not piece:
+            break
+        lines = (rest + piece).split(b"\n")
+        rest = lines.pop()
+        if len(rest) > MAX_LINE_BYTES:
+            raise LogError(f"a line of more than {MAX_LINE_BYTES} bytes", where=where, sequence=-1)
+        if lines:
+            yield lines
+    if rest:
+        raise _Broken
+
+
+class _Envelope:
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._line = 0
+        self._last = -1
+        self._time_ns = 0
+        self._ended = False
+
+    def check(self, pieces: Iterator[list[bytes]]) -> Iterator[list[AnyRecord]]:
+        while True:
+            try:
+                lines = next(pieces, None)
+            except _Broken:
+                lines = None
+            if lines is None:
+                break
+            batch: list[AnyRecord] = []
+            try:
+                for line in lines:
+                    batch.append(self._record(line))
+            except LogError:
+                if batch:
+                    yield batch
+                raise
+            yield batch
+        if not self._ended:
+            message = f"the log stops after sequence {self._last}, before its end record"
+            raise TruncatedLog(message, where=self._where, sequence=self._last)
+
+    def _record(self, line: bytes) -> AnyRecord:
+        self._line += 1
+        try:
+            record = _decoder.decode(line)
+        except msgspec.DecodeError as error:
+            raise self._error(f"not a record of revision {REVISION}: {error}") from None
+        except (RecursionError, UnicodeDecodeError):
+            raise self._error("not a record: nested too deeply or not UTF-8") from None
+        if record.seq != self._last + 1:
+            raise self._error(f"expected sequence {self._last + 1}, found {record.seq}")
+        if self._ended:
+            raise self._error("expected nothing after the end record")
+        if record.time_ns < self._time_ns or record.time_ns > SAFE_MAX:
+            raise self._error(f"expected a time from {self._time_ns} to {SAFE_MAX} ns, found {record.time_ns}")
+        if isinstance(record, Header) != (self._last < 0):
+            raise self._error("expected a header as the first record and nowhere else")
+        if isinstance(record, Header) and (record.schema, record.revision) != (SCHEMA, REVISION):
+            raise self._error(f"expected {SCHEMA} revision {REVISION}, found {record.schema} {record.revision}")
+        self._last = record.seq
+        self._time_ns = record.time_ns
+        self._ended = isinstance(record, End)
+        return record
+
+    def _error(self, message: str) -> LogError:
+        return LogError(message, where=f"{self._where}:{self._line}", sequence=self._last)

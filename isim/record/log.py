@@ -1,0 +1,74 @@
+"""The log while a run writes it: orders the records of an instant, numbers them, hands them on in batches.
+
+Processes emit in whatever order the instant ran; what is handed on is ordered by (time, rank, key), where the
+key is the order of the emitting owner: the request index for a request's records, then the engine and its own
+order of emission. Whoever wants the records (the codec, the analysis) is a reader that takes them in batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from isim.record.errors import CausalityError
+from isim.record.records import AnyRecord, Header
+
+Reader = Callable[[Sequence[AnyRecord]], None]
+BATCH = 4096
+
+
+def _order(entry: AnyRecord) -> tuple[int, int, int]:
+    if isinstance(entry, Header):
+        return (entry.RANK, 0, 0)
+    engine = getattr(entry, "engine", 0)
+    return (entry.RANK, engine, getattr(entry, "request", 0))
+
+
+class Log:
+    """Takes records whose time never goes back; gives each reader all of them, in order and numbered."""
+
+    def __init__(self, readers: Sequence[Reader]) -> None:
+        self._readers = tuple(readers)
+        self._instant: list[AnyRecord] = []
+        self._time_ns = -1
+        self._ready: list[AnyRecord] = []
+        self._next = 0
+
+    @property
+    def count(self) -> int:
+        """How many records have been numbered so far."""
+        return self._next
+
+    def emit(self, record: AnyRecord) -> None:
+        """Add a record at its own time. Time that goes back is a bug of ours."""
+        time_ns = record.time_ns
+        if time_ns != self._time_ns:
+            if time_ns < self._time_ns:
+                raise CausalityError(f"the log is at {self._time_ns} ns, a record came for {time_ns} ns: {record}")
+            self._settle()
+            self._time_ns = time_ns
+        self._instant.append(record)
+
+    def close(self) -> None:
+        """Hand on what is left. A log that is not closed has no `end` and reads as truncated."""
+        self._settle()
+        self._flush()
+
+    def _settle(self) -> None:
+        instant = self._instant
+        if len(instant) > 1:
+            instant.sort(key=_order)
+        number = self._next
+        for record in instant:
+            record.seq = number
+            number += 1
+        self._next = number
+        self._ready += instant
+        instant.clear()
+        if len(self._ready) >= BATCH:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._ready:
+            for reader in self._readers:
+                reader(self._ready)
+            self._ready = []

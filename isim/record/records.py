@@ -1,0 +1,214 @@
+"""What happened: one class per kind of record, and the table that lists them all.
+
+A log is a sequence of records. The first is a `Header`: it holds every limit, pool size and fact that a
+checker needs, so that a log is judged from itself alone. The last is an `End`. In between, records are
+ordered by (time, rank, key) and numbered without gaps.
+
+Time is integer nanoseconds since the start of the run. A request is named by its index in arrival order.
+
+The engine's work is told in two kinds. A `Turn` is a moment at which something was decided or came out
+that does not follow from "every running request that has a token due gets one": an admission, a chunk of
+prefill, a preemption, a first token, a finish. A `Stretch` is a run of `steps` steps about which nothing
+else needs saying: every step schedules the same `batch` requests for one token each. Totals are stated,
+members never are: they follow from the turns.
+
+Steps are numbered from 0 per engine; only steps that schedule tokens are steps. A step's duration is the
+time it holds the device. With synchronous scheduling a step starts when it is scheduled. With asynchronous
+scheduling step n is scheduled when step n - 1 starts, and starts when that ends (at once, if nothing runs).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+import msgspec
+
+SCHEMA = "isim/log"
+REVISION = 1
+
+
+class EngineVersion(StrEnum):
+    """The vLLM generation whose scheduler is followed; "0.21" stands for 0.20 too."""
+
+    V021 = "0.21"
+    V033 = "0.33"
+
+
+class SchedulingPolicy(StrEnum):
+    FCFS = "fcfs"
+    PRIORITY = "priority"
+
+
+class RejectReason(StrEnum):
+    PROMPT_TOO_LONG = "prompt_too_long"
+    """The prompt has at least `max_model_len` tokens; the engine refuses it."""
+    NEVER_FITS = "never_fits"
+    """At its peak the request needs more KV blocks than the pool can ever lend."""
+
+
+class EngineLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that decides what the scheduler does, in the engine's own names.
+
+    `num_blocks` counts the null block, so `num_blocks - 1` are usable. `long_prefill_token_threshold` 0 is off.
+    """
+
+    version: EngineVersion
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    block_size: int
+    num_blocks: int
+    max_model_len: int
+    enable_prefix_caching: bool
+    enable_chunked_prefill: bool
+    long_prefill_token_threshold: int
+    scheduler_reserve_full_isl: bool
+    async_scheduling: bool
+    policy: SchedulingPolicy
+
+
+class LinearCoefficients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A step takes base + per_token x new tokens + per_request x batch + per_context_token x context.
+
+    The coefficients are picoseconds, so that the price of one context token can be told; the sum is rounded up
+    to whole nanoseconds.
+    """
+
+    base_ps: int
+    per_token_ps: int
+    per_request_ps: int
+    per_context_token_ps: int
+
+
+class Record(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="kind"):
+    """The envelope. `seq` is given by the log when the record's instant is over."""
+
+    RANK: ClassVar[int]
+    seq: int = -1
+    time_ns: int
+
+
+class Header(Record, kw_only=True, tag="header"):
+    RANK: ClassVar[int] = -1
+    schema: str
+    revision: int
+    isim_version: str
+    scenario_digest: str
+    seed: int
+    max_events: int
+    engines: int
+    engine: EngineLimits
+    linear_cost: LinearCoefficients | None = None
+    """Given when step durations follow from the log itself; None when the cost model needs more than the log has."""
+
+
+class Arrive(Record, kw_only=True, tag="arrive"):
+    """A request reached an engine. `output_tokens` is what was asked for, before the engine's own limits.
+
+    `prompt` lists runs (group, start, count): two tokens are equal exactly when group and offset are. None means
+    that no other request shares any of it. `quotable` says that later prompts may quote this request's output as
+    the group `o:<id>`. `order_time` is what priority ties compare, when it is not the arrival time.
+    """
+
+    RANK: ClassVar[int] = 2
+    request: int
+    id: str
+    engine: int = 0
+    prompt_tokens: int
+    output_tokens: int
+    priority: int = 0
+    order_time: int | None = None
+    prompt: list[tuple[str, int, int]] | None = None
+    quotable: bool = False
+
+
+class Reject(Record, kw_only=True, tag="reject"):
+    """The engine refused the request at its arrival."""
+
+    RANK: ClassVar[int] = 3
+    request: int
+    engine: int = 0
+    reason: RejectReason
+
+
+class Abort(Record, kw_only=True, tag="abort"):
+    """The request was cancelled from outside; its blocks are free again."""
+
+    RANK: ClassVar[int] = 3
+    request: int
+    engine: int = 0
+
+
+class Turn(Record, kw_only=True, tag="turn"):
+    """A moment of the engine: the output of an ended step (`ended` ...), then a decision (`admitted` ...).
+
+    ended      the step whose output was processed, if anything below came of it
+    first      requests that got their first token from it
+    late       (request, step of its token before): tokens that did not follow a token of the step before
+    finished   requests that got their last token from it and left
+    step       the step decided now, if it schedules tokens and is no part of a stretch
+    admitted   (request, tokens found in the prefix cache, tokens scheduled), in order; new and resumed
+    chunks     (request, tokens) of running requests that are scheduled for something else than one decode token
+    skipped    running requests with tokens due that got none for want of budget
+    preempted  in order
+    scheduled, tokens, sampled, context   of the decided step: requests; new tokens; requests that will get a token
+               from it; sum over its requests of tokens computed before the step, cache hits included
+    running, waiting, free_blocks   after all of it
+    """
+
+    RANK: ClassVar[int] = 5
+    engine: int = 0
+    ended: int | None = None
+    first: list[int] = []  # msgspec copies an empty literal default for each record
+    late: list[tuple[int, int]] = []
+    finished: list[int] = []
+    step: int | None = None
+    duration_ns: int = 0
+    admitted: list[tuple[int, int, int]] = []
+    chunks: list[tuple[int, int]] = []
+    skipped: list[int] = []
+    preempted: list[int] = []
+    scheduled: int = 0
+    tokens: int = 0
+    sampled: int = 0
+    context: int = 0
+    running: int
+    waiting: int
+    free_blocks: int
+
+
+class Stretch(Record, kw_only=True, tag="stretch"):
+    """Steps `step` to `step + steps - 1`, each scheduling the same `batch` requests for one token each.
+
+    `time_ns` is when the record was written, the first moment of a later decision or outcome; `schedule_ns` is when
+    the first of the steps was decided. The output of a step that is processed between two of these decisions
+    brought no first token and no finish. `durations_ns` has one entry per step, or a single one when all are
+    equal. `context` is that of the first step; it grows by `batch` a step. `free_blocks` is after the last decision.
+    """
+
+    RANK: ClassVar[int] = 5
+    engine: int = 0
+    step: int
+    steps: int
+    schedule_ns: int
+    durations_ns: list[int]
+    batch: int
+    context: int
+    running: int
+    free_blocks: int
+
+
+class End(Record, kw_only=True, tag="end"):
+    """The run is over: every request is accounted for."""
+
+    RANK: ClassVar[int] = 7
+    arrived: int
+    completed: int
+    rejected: int
+    aborted: int
+    unfinished: int
+    steps: int
+
+
+AnyRecord = Header | Arrive | Reject | Abort | Turn | Stretch | End
+KINDS: tuple[type[Record], ...] = (Header, Arrive, Reject, Abort, Turn, Stretch, End)
