@@ -1,0 +1,63 @@
+"""The values the scheduler answers with."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+
+class Blocked(Enum):
+    """Why the first of the waiting was not admitted."""
+
+    NO = 0
+    """Nobody waits, or the budget went to others."""
+    SEATS = 1
+    BLOCKS = 2
+
+
+class Plan(msgspec.Struct, kw_only=True):
+    """One decision: who gets how many tokens in the next step.
+
+    decodes, decode_context   decoders that get their token, and the sum of their computed tokens
+    shapes                    (tokens, computed before) of each other request scheduled, in order
+    chunks, admitted          who those are: (index, tokens) of the running, (index, hit, tokens) of the admitted
+    sampled                   requests that will get a token from the step
+    lookups                   (index, tokens found) for each look-up of the waiting pass, admitted or not
+    """
+
+    step: int
+    decodes: int
+    decode_context: int
+    shapes: list[tuple[int, int]] = []
+    chunks: list[tuple[int, int]] = []
+    admitted: list[tuple[int, int, int]] = []
+    skipped: list[int] = []
+    preempted: list[int] = []
+    lookups: list[tuple[int, int]] = []
+    sampled: int = 0
+    tokens: int = 0
+    context: int = 0
+    blocked: Blocked = Blocked.NO
+
+    @property
+    def scheduled(self) -> int:
+        return self.decodes + len(self.shapes)
+
+    @property
+    def steady(self) -> bool:
+        """Every request it schedules is a decoder, all decoders are in it, and nothing else was decided."""
+        return self.decodes > 0 and not (self.shapes or self.preempted or self.skipped)
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    """What the output of one step brought besides one more token for those that had one the step before."""
+
+    step: int
+    first: list[int] = []
+    late: list[tuple[int, int]] = []
+    finished: list[int] = []
+
+    @property
+    def quiet(self) -> bool:
+        return not (self.first or self.late or self.finished)
