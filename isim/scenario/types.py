@@ -13,7 +13,7 @@ import msgspec
 
 from isim.model.spec import Dtype, ModelSpec
 from isim.record.records import EngineVersion, LinearCoefficients, SchedulingPolicy
-from isim.scenario.presets.gpus import GpuSpec
+from isim.scenario.presets.gpus import GpuSpec, LinkSpec
 
 
 class Ratio(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,19 +23,16 @@ class Ratio(msgspec.Struct, frozen=True, kw_only=True):
     denominator: int = 1
 
 
-class Interconnect(msgspec.Struct, frozen=True, kw_only=True):
-    """What joins the GPUs of one engine: bandwidth of one GPU in one direction, latency of one hop."""
-
-    bandwidth_bytes_per_s: int
-    latency_ns: int
-
-
 class Hardware(msgspec.Struct, frozen=True, kw_only=True):
-    """`count` equal GPUs. `interconnect` is None for a GPU alone that has none."""
+    """`count` equal GPUs, joined by `gpu.link`: the run file's `interconnect`, or the preset's link."""
 
     gpu: GpuSpec
     count: int
-    interconnect: Interconnect | None
+
+    @property
+    def interconnect(self) -> LinkSpec | None:
+        """What joins the GPUs; None where several cannot be joined."""
+        return self.gpu.link
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
