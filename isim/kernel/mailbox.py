@@ -1,0 +1,45 @@
+"""Messages to an actor. What came is taken in the order of keys, not in the order in which senders happened to run."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import Generic, TypeVar
+
+from isim.kernel.agenda import Key
+from isim.kernel.alarm import Alarm
+
+T = TypeVar("T")
+
+_by_key = itemgetter(0)
+
+
+class Mailbox(Generic[T]):
+    """Items under keys for the owner of an alarm.
+
+    Senders of an earlier rank than the owner's have all put before it wakes, so it sees an instant's items together.
+    Items of one key stay in the order they were put: only one sender should use a key.
+    """
+
+    __slots__ = ("_alarm", "_items")
+
+    def __init__(self, alarm: Alarm) -> None:
+        self._alarm = alarm
+        self._items: list[tuple[Key, T]] = []
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def put(self, key: Key, item: T) -> None:
+        """Leave an item and fire the owner's alarm."""
+        self._items.append((key, item))
+        self._alarm.fire()
+
+    def take(self) -> list[T]:
+        """Everything that is there, in the order of keys; the mailbox is empty then."""
+        items = self._items
+        if not items:
+            return []
+        self._items = []
+        if len(items) > 1:
+            items.sort(key=_by_key)
+        return [item for _, item in items]
