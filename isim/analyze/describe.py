@@ -1,0 +1,134 @@
+"""A resolved scenario in words: one line for each of model, hardware, engine, workload and cost."""
+
+from __future__ import annotations
+
+from isim.analyze.schema import Simulated
+from isim.scenario.types import (
+    AzureTrace,
+    Constant,
+    FixedRate,
+    Generated,
+    LengthSpec,
+    Linear,
+    LogNormal,
+    Poisson,
+    Ratio,
+    RequestFile,
+    Scenario,
+    Uniform,
+    Warmup,
+    WarmupDuration,
+    WarmupRequests,
+)
+
+
+def simulated(scenario: Scenario) -> Simulated:
+    """The scenario in words."""
+    return Simulated(
+        model=_model(scenario),
+        hardware=_hardware(scenario),
+        engine=_engine(scenario),
+        workload=_workload(scenario.workload),
+        cost=_cost(scenario),
+    )
+
+
+def warm_up_rule(warmup: Warmup | None) -> str:
+    """The warm-up as it was asked for; `none` for none."""
+    if warmup is None:
+        return "none"
+    if isinstance(warmup, WarmupDuration):
+        return f"{decimal(warmup.duration_ns, 1_000_000_000)} s"
+    if isinstance(warmup, WarmupRequests):
+        return f"{warmup.requests} requests"
+    return f"{decimal(warmup.share_ppm, 10_000)} % of the requests"
+
+
+def decimal(numerator: int, denominator: int) -> str:
+    """The fraction as a short decimal, exact when it ends within nine digits and marked with ~ when not."""
+    whole, rest = divmod(numerator, denominator)
+    scaled, left = divmod(rest * 1_000_000_000, denominator)
+    digits = f"{scaled:09d}".rstrip("0")
+    text = f"{whole}.{digits}" if digits else f"{whole}"
+    return f"~{text}" if left else text
+
+
+def _model(scenario: Scenario) -> str:
+    model = scenario.model
+    return f"{model.spec.name}, weights {model.weight_dtype.value}, activations {model.activation_dtype.value}"
+
+
+def _hardware(scenario: Scenario) -> str:
+    hardware = scenario.hardware
+    text = f"{hardware.count} x {hardware.gpu.name}"
+    link = hardware.interconnect
+    if link is None or hardware.count == 1:
+        return text
+    return f"{text}, joined by {link.kind.value} at {decimal(link.bandwidth_bytes_per_s, 10**9)} GB/s"
+
+
+def _engine(scenario: Scenario) -> str:
+    engine = scenario.engine
+    switches = {
+        "prefix caching": engine.enable_prefix_caching,
+        "chunked prefill": engine.enable_chunked_prefill,
+        "asynchronous scheduling": engine.async_scheduling,
+    }
+    parts = [
+        f"vLLM {engine.version.value}",
+        f"TP {engine.tensor_parallel_size}",
+        f"{engine.max_num_seqs} sequences",
+        f"{engine.max_num_batched_tokens} tokens a step",
+        f"blocks of {engine.block_size}",
+        f"KV {engine.kv_cache_dtype.value}",
+        f"max length {engine.max_model_len}",
+        engine.scheduling_policy.value,
+        *(f"{name} {'on' if on else 'off'}" for name, on in switches.items()),
+    ]
+    return ", ".join(parts)
+
+
+def _workload(workload: AzureTrace | RequestFile | Generated) -> str:
+    if isinstance(workload, Generated):
+        arrivals = _arrivals(workload.arrivals)
+        tokens = f"{_length(workload.input_tokens)} in, {_length(workload.output_tokens)} out"
+        return f"{workload.requests} requests, {arrivals}; tokens: {tokens}"
+    kind = "Azure trace" if isinstance(workload, AzureTrace) else f"requests ({workload.format.value})"
+    parts = [f"{kind} {workload.path}"]
+    if workload.limit is not None:
+        parts.append(f"first {workload.limit} requests")
+    if workload.window is not None:
+        start, end = (decimal(time_ns, 10**9) for time_ns in (workload.window.start_ns, workload.window.end_ns))
+        parts.append(f"from {start} s to {end} s")
+    if workload.time_scale != Ratio(numerator=1):
+        parts.append(f"time x {decimal(workload.time_scale.numerator, workload.time_scale.denominator)}")
+    return ", ".join(parts)
+
+
+def _arrivals(arrivals: FixedRate | Poisson) -> str:
+    kind = "at a fixed rate of" if isinstance(arrivals, FixedRate) else "Poisson with"
+    return f"{kind} {decimal(arrivals.rate_per_s.numerator, arrivals.rate_per_s.denominator)} per second"
+
+
+def _length(length: LengthSpec) -> str:
+    if isinstance(length, Constant):
+        return f"{length.tokens}"
+    if isinstance(length, Uniform):
+        return f"uniform {length.low_tokens} to {length.high_tokens}"
+    assert isinstance(length, LogNormal)
+    bounds = f"{length.min_tokens} to {length.max_tokens}"
+    return f"lognormal (median {length.median_tokens}, sigma {decimal(length.sigma_ppm, 10**6)}, {bounds})"
+
+
+def _cost(scenario: Scenario) -> str:
+    cost = scenario.cost
+    if not isinstance(cost, Linear):
+        return "roofline"
+    terms = cost.coefficients
+    prices = {
+        "step": terms.base_ps,
+        "new token": terms.per_token_ps,
+        "request": terms.per_request_ps,
+        "context token": terms.per_context_token_ps,
+    }
+    return "linear: " + ", ".join(f"{decimal(ps, 1000)} ns a {name}" for name, ps in prices.items() if ps)

@@ -1,0 +1,111 @@
+"""How long requests waited for what: five distributions over the measured requests.
+
+A request is measured when it completed and did not arrive in the warm-up. The pool of gaps between tokens has
+n - 1 members for a request of n tokens, which may be millions; so it is not listed. All requests that got a token
+from a step and from the step before share the gap between the two ends, so the pool is told as "the span of this
+step, as many times as there are such requests", and those counts change only where a request gets its first or
+last token, or a late one.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from itertools import compress, pairwise
+
+from isim.analyze.collect import Collector, RequestColumns, Status, StepColumns
+from isim.analyze.exact import mean, percentiles, pooled_percentiles, rounded
+from isim.analyze.schema import Distribution, Latency
+
+
+def token_counts(requests: RequestColumns) -> list[int]:
+    """Output tokens each request was given, from the steps that gave them; 0 for none."""
+    counts = [
+        last - first + 1 if first >= 0 else 0
+        for first, last in zip(requests.first_step, requests.last_step, strict=True)
+    ]
+    for request, step, previous in zip(requests.late_request, requests.late_step, requests.late_previous, strict=True):
+        counts[request] -= step - previous - 1
+    return counts
+
+
+def latency(collector: Collector, counts: Sequence[int], first_measured: int) -> Latency:
+    """The five distributions; `counts` is of `token_counts`, requests below `first_measured` are warm-up."""
+    requests = collector.requests
+    ends_ns = [steps.ends_ns for steps in collector.engines]
+    queue: list[int] = []
+    ttft: list[int] = []
+    tpot: list[int] = []
+    e2e: list[int] = []
+    decode_ns = gaps = 0
+    measured = [
+        request for request in range(first_measured, len(requests)) if requests.status[request] == Status.COMPLETED
+    ]
+    for request in measured:
+        arrival_ns = requests.arrival_ns[request]
+        ends = ends_ns[requests.engine[request]]
+        first_ns = ends[requests.first_step[request]]
+        finish_ns = ends[requests.last_step[request]]
+        queue.append(requests.start_ns[request] - arrival_ns)
+        ttft.append(first_ns - arrival_ns)
+        e2e.append(finish_ns - arrival_ns)
+        if counts[request] > 1:
+            decode_ns += finish_ns - first_ns
+            gaps += counts[request] - 1
+            tpot.append(rounded(finish_ns - first_ns, counts[request] - 1))
+    pool: dict[int, array[int]] = {}
+    for engine in range(len(collector.engines)):
+        _pool_gaps(collector, engine, [request for request in measured if requests.engine[request] == engine], pool)
+    return Latency(
+        ttft_ns=distribution(ttft),
+        tpot_ns=distribution(tpot),
+        itl_ns=_distribution(gaps, decode_ns, pooled_percentiles(pool)),
+        e2e_ns=distribution(e2e),
+        queue_ns=distribution(queue),
+    )
+
+
+def distribution(values: list[int]) -> Distribution:
+    """Mean and nearest-rank percentiles of the values; sorts them."""
+    values.sort()
+    return _distribution(len(values), sum(values), percentiles(values) if values else None)
+
+
+def _distribution(count: int, total: int, ranked: list[int] | None) -> Distribution:
+    p50, p90, p95, p99, greatest = ranked or (None,) * 5
+    return Distribution(count=count, mean=mean(total, count), p50=p50, p90=p90, p95=p95, p99=p99, max=greatest)
+
+
+def _pool_gaps(collector: Collector, engine: int, measured: Sequence[int], pool: dict[int, array[int]]) -> None:
+    """Add the gaps between tokens of these requests, all of one engine, to the pool: weight -> gaps."""
+    steps = collector.engines[engine]
+    requests = collector.requests
+    change = array("q", bytes(8 * (len(steps.spans_ns) + 1)))
+    for request in measured:
+        change[requests.first_step[request] + 1] += 1
+        change[requests.last_step[request] + 1] -= 1
+    _late_gaps(requests, steps, frozenset(measured), change, pool)
+    weight = 0
+    for step, end in pairwise(compress(range(len(change)), change)):
+        weight += change[step]
+        if weight:
+            gaps = pool.get(weight)
+            if gaps is None:
+                gaps = pool[weight] = array("q")
+            gaps.extend(steps.spans_ns[step:end])
+
+
+def _late_gaps(
+    requests: RequestColumns,
+    steps: StepColumns,
+    measured: frozenset[int],
+    change: array[int],
+    pool: dict[int, array[int]],
+) -> None:
+    """Late tokens: one gap of its own each, and no shared gap in between."""
+    single = pool.setdefault(1, array("q"))
+    for request, step, previous in zip(requests.late_request, requests.late_step, requests.late_previous, strict=True):
+        if request in measured:
+            change[previous + 1] -= 1
+            change[step + 1] += 1
+            single.append(steps.ends_ns[step] - steps.ends_ns[previous])

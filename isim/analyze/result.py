@@ -1,0 +1,171 @@
+"""From the columns of a run to its `Result`, and that as canonical JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from isim.analyze.collect import Collector, RequestColumns, Status
+from isim.analyze.describe import warm_up_rule
+from isim.analyze.exact import share
+from isim.analyze.latency import latency, token_counts
+from isim.analyze.schema import (
+    REVISION,
+    SCHEMA,
+    Busy,
+    Counts,
+    Digests,
+    Kv,
+    KvDerivation,
+    ReplayState,
+    Result,
+    Simulated,
+    Steps,
+    Throughput,
+    WarmUp,
+)
+from isim.analyze.windows import WarmUpCut, batch_over_time, load, rates, warm_up_cut
+from isim.cost.memory import KvCapacity
+from isim.model.spec import Confidence
+from isim.record.records import RejectReason
+from isim.scenario.types import Warmup
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a run besides its log. `log_digest` and `workload_sha256` None: not computed, or no trace."""
+
+    name: str
+    simulated: Simulated
+    warmup: Warmup | None
+    capacity: KvCapacity
+    confidence: Confidence
+    assumptions: Sequence[str]
+    provenance: Sequence[str]
+    log_digest: str | None
+    workload_sha256: str | None
+    replay: ReplayState
+
+
+class Analysis(msgspec.Struct, frozen=True, kw_only=True):
+    """A result and what its table of requests needs besides the columns."""
+
+    result: Result
+    output_tokens: Sequence[int]
+    first_measured: int
+
+
+def analyze(collector: Collector, facts: Facts) -> Analysis:
+    """All numbers of a run whose whole log `collector` has read; finishes the collector."""
+    collector.finish()
+    header = collector.header
+    requests = collector.requests
+    counts = token_counts(requests)
+    cut = warm_up_cut(facts.warmup, requests.arrival_ns)
+    first_ns, last_ns = (requests.arrival_ns[0], requests.arrival_ns[-1]) if len(requests) else (0, 0)
+    end_ns = max((steps.last_end_ns for steps in collector.engines), default=0)
+    end_ns = max(first_ns, end_ns)
+    steady_ns = first_ns if facts.warmup is None else cut.end_ns
+    result = Result(
+        schema=SCHEMA,
+        revision=REVISION,
+        isim_version=header.isim_version,
+        name=facts.name,
+        digests=Digests(scenario=header.scenario_digest, log=facts.log_digest, workload=facts.workload_sha256),
+        seed=header.seed,
+        replay=facts.replay,
+        confidence=facts.confidence,
+        assumptions=list(facts.assumptions),
+        provenance=list(facts.provenance),
+        simulated=facts.simulated,
+        warm_up=WarmUp(
+            rule=warm_up_rule(facts.warmup),
+            requests_left_out=cut.first_measured,
+            end_ns=0 if facts.warmup is None else cut.end_ns,
+        ),
+        counts=_counts(collector, counts, cut),
+        latency=latency(collector, counts, cut.first_measured),
+        throughput=Throughput(
+            whole_run=rates(collector, first_ns, end_ns),
+            steady_state=rates(collector, steady_ns, last_ns) if steady_ns < last_ns else None,
+        ),
+        kv=_kv(collector, facts.capacity),
+        steps=_steps(collector),
+        busy=_busy(collector, end_ns - first_ns),
+        batch_over_time=batch_over_time(collector, first_ns, end_ns),
+        load=load(collector, cut, last_ns, facts.capacity.usable_blocks),
+    )
+    return Analysis(result=result, output_tokens=counts, first_measured=cut.first_measured)
+
+
+def encode(result: Result) -> bytes:
+    """Canonical `result.json`: fields in declared order, two spaces of indent, a newline at the end."""
+    return msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n"
+
+
+def _counts(collector: Collector, tokens: Sequence[int], cut: WarmUpCut) -> Counts:
+    requests = collector.requests
+    status = requests.status
+    reasons = list(requests.reasons.values())
+    return Counts(
+        arrived=len(requests),
+        completed=status.count(Status.COMPLETED),
+        rejected=status.count(Status.REJECTED),
+        unfinished=status.count(Status.UNFINISHED),
+        aborted=status.count(Status.ABORTED),
+        rejected_by_reason={reason: reasons.count(reason) for reason in RejectReason},
+        measured=status[cut.first_measured :].count(Status.COMPLETED),
+        preemptions=sum(requests.preemptions),
+        preempted_requests=len(requests) - requests.preemptions.count(0),
+        input_tokens=sum(
+            count for count, how in zip(requests.input_tokens, status, strict=True) if how != Status.REJECTED
+        ),
+        output_tokens=sum(tokens),
+        hit_tokens=sum(requests.hit_tokens),
+        resumed_hit_tokens=collector.resumed_hit_tokens,
+        truncated_outputs=_truncated(requests, collector.header.engine.max_model_len),
+    )
+
+
+def _truncated(requests: RequestColumns, max_model_len: int) -> int:
+    return sum(
+        prompt + asked > max_model_len and how != Status.REJECTED
+        for prompt, asked, how in zip(requests.input_tokens, requests.asked_tokens, requests.status, strict=True)
+    )
+
+
+def _kv(collector: Collector, capacity: KvCapacity) -> Kv:
+    return Kv(
+        num_blocks=capacity.num_blocks,
+        usable_blocks=capacity.usable_blocks,
+        high_water_blocks=max((steps.high_water_blocks for steps in collector.engines), default=0),
+        block_size_tokens=collector.header.engine.block_size,
+        block_bytes=capacity.block_bytes,
+        kv_bytes=capacity.kv_bytes,
+        source=capacity.source,
+        derived_blocks=capacity.derived_blocks,
+        override_blocks=capacity.override_blocks,
+        derivation=[KvDerivation(label=label, bytes=amount) for label, amount in capacity.derivation],
+        notes=list(capacity.notes),
+    )
+
+
+def _steps(collector: Collector) -> Steps:
+    total = sum(len(steps.spans_ns) for steps in collector.engines)
+    decode_only = sum(steps.decode_steps for steps in collector.engines)
+    return Steps(
+        total=total,
+        decode_only=decode_only,
+        with_prefill=total - decode_only,
+        computed_tokens=sum(steps.computed_tokens for steps in collector.engines),
+        max_running=max((steps.high_water_running for steps in collector.engines), default=0),
+    )
+
+
+def _busy(collector: Collector, duration_ns: int) -> Busy:
+    busy_ns = sum(steps.busy_ns for steps in collector.engines)
+    return Busy(
+        duration_ns=duration_ns,
+        busy_ns=busy_ns,
+        utilisation=share(busy_ns, duration_ns * len(collector.engines)),
+    )

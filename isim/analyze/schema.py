@@ -1,0 +1,254 @@
+"""What `result.json` holds, as values; the descriptions are the definitions and go into `isim schema result`.
+
+Times are integer nanoseconds of simulated time. Rates and shares are the doubles nearest to exact quotients of
+integers. What is not defined (the mean of nothing, a rate over no time) is null, never 0.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from isim.model.spec import Confidence
+from isim.record.records import RejectReason
+
+SCHEMA = "isim/result"
+REVISION = 1
+
+
+class ReplayState(StrEnum):
+    PASSED = "passed"
+    NOT_RUN = "not_run"
+
+
+class LoadState(StrEnum):
+    STABLE = "stable"
+    NEAR_SATURATION = "near_saturation"
+    OVERLOADED = "overloaded"
+
+
+class LoadReason(StrEnum):
+    QUEUE_GROWS = "queue_grows"
+    REQUESTS_QUEUE = "requests_queue"
+    SEATS = "seats"
+    KV_BLOCKS = "kv_blocks"
+    PREEMPTION = "preemption"
+
+
+class Digests(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """SHA-256 of what went in and of what happened."""
+
+    scenario: Annotated[str, Meta(description="Of the resolved scenario, without what cannot change a result.")]
+    log: Annotated[
+        str | None, Meta(description="Of the log, expanded to single steps; null when neither log nor replay was on.")
+    ]
+    workload: Annotated[
+        str | None, Meta(description="Of the decompressed bytes read of the trace; null for a generated workload.")
+    ]
+
+
+class Simulated(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was simulated, every default applied, in words."""
+
+    model: str
+    hardware: str
+    engine: str
+    workload: str
+    cost: str
+
+
+class WarmUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Requests that arrive in the warm-up are left out of every latency and of the load, not of the counts."""
+
+    rule: Annotated[str, Meta(description="As asked for: `none`, a duration, a number or a share of the requests.")]
+    requests_left_out: int
+    end_ns: Annotated[
+        int, Meta(description="The duration asked for, or the arrival of the first request that is not warm-up.")
+    ]
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """arrived = completed + rejected + unfinished + aborted."""
+
+    arrived: int
+    completed: int
+    rejected: Annotated[int, Meta(description="Refused by the engine at arrival.")]
+    unfinished: int
+    aborted: Annotated[int, Meta(description="Cancelled from outside.")]
+    rejected_by_reason: dict[RejectReason, int]
+    measured: Annotated[int, Meta(description="Completed and not warm-up: the requests that the latencies are of.")]
+    preemptions: int
+    preempted_requests: Annotated[int, Meta(description="Requests preempted at least once.")]
+    input_tokens: Annotated[int, Meta(description="Prompt tokens of the requests that were not rejected.")]
+    output_tokens: Annotated[int, Meta(description="Tokens delivered, those of aborted requests included.")]
+    hit_tokens: Annotated[int, Meta(description="Prompt tokens found in the prefix cache at first admissions.")]
+    resumed_hit_tokens: Annotated[
+        int, Meta(description="Tokens found in the prefix cache when preempted requests were admitted again.")
+    ]
+    truncated_outputs: Annotated[
+        int, Meta(description="Requests whose output was cut because prompt + output exceeds max_model_len.")
+    ]
+
+
+class Distribution(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Nearest-rank percentiles: the value at rank max(1, ceil(p / 100 x count)) of the ascending values.
+
+    The mean is the sum divided by the count, rounded half to even. All null when the count is 0.
+    """
+
+    count: int
+    mean: int | None
+    p50: int | None
+    p90: int | None
+    p95: int | None
+    p99: int | None
+    max: int | None
+
+
+class Latency(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Over the measured requests."""
+
+    ttft_ns: Annotated[
+        Distribution, Meta(description="Time to first token: arrival to the end of the step it is from.")
+    ]
+    tpot_ns: Annotated[
+        Distribution,
+        Meta(
+            description="Time per output token of a request of n tokens: (E2E - TTFT) / (n - 1), rounded half to even. "
+            "Not defined for n = 1; such requests are not among the values."
+        ),
+    ]
+    itl_ns: Annotated[
+        Distribution,
+        Meta(
+            description="Inter-token latency: every gap between two successive tokens of a request, n - 1 for a "
+            "request of n tokens, all requests pooled. The wait for the first token is not among them."
+        ),
+    ]
+    e2e_ns: Annotated[Distribution, Meta(description="Arrival to the end of the step that gave the last token.")]
+    queue_ns: Annotated[Distribution, Meta(description="Arrival to the start of the first step that schedules it.")]
+
+
+class Rates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What happened after `start_ns`, up to and including `end_ns`; the rates are null for a window of no length."""
+
+    start_ns: int
+    end_ns: int
+    requests: Annotated[int, Meta(description="Requests that completed in the window.")]
+    input_tokens: Annotated[int, Meta(description="Prompt tokens of requests whose first token lies in the window.")]
+    output_tokens: Annotated[int, Meta(description="Tokens delivered in the window.")]
+    requests_per_s: float | None
+    output_tokens_per_s: float | None
+    total_tokens_per_s: Annotated[float | None, Meta(description="Input and output tokens.")]
+
+
+class Throughput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    whole_run: Annotated[Rates, Meta(description="From the first arrival to the end of the last step.")]
+    steady_state: Annotated[
+        Rates | None,
+        Meta(description="From the end of the warm-up (none: the first arrival) to the last arrival; null if empty."),
+    ]
+
+
+class KvDerivation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    label: str
+    bytes: int
+
+
+class Kv(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The pool of KV blocks."""
+
+    num_blocks: Annotated[int, Meta(description="All blocks, the null block included.")]
+    usable_blocks: int
+    high_water_blocks: Annotated[int, Meta(description="The most blocks in use after any decision.")]
+    block_size_tokens: int
+    block_bytes: Annotated[int, Meta(description="Of one block, all layers, on one rank.")]
+    kv_bytes: int
+    source: Annotated[str, Meta(description="`derived` from memory and model, or an `override` of the run file.")]
+    derived_blocks: Annotated[int | None, Meta(description="What the derivation gives; null when it leaves no room.")]
+    override_blocks: Annotated[int | None, Meta(description="num_gpu_blocks_override of the run file.")]
+    derivation: list[KvDerivation]
+    notes: list[str]
+
+
+class Steps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    total: int
+    decode_only: Annotated[int, Meta(description="Every scheduled request got exactly one token from it.")]
+    with_prefill: int
+    computed_tokens: Annotated[int, Meta(description="Tokens computed, recomputation after preemptions included.")]
+    max_running: Annotated[int, Meta(description="The most requests running at once, of one engine.")]
+
+
+class Busy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The device's time. The whole lasts from the first arrival to the end of the last step."""
+
+    duration_ns: int
+    busy_ns: Annotated[int, Meta(description="Sum of step durations over all engines.")]
+    utilisation: Annotated[float | None, Meta(description="busy_ns / (engines x duration_ns).")]
+
+
+class BatchOverTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Time-weighted mean number of requests on the device, idle time counting 0.
+
+    Part k of K lasts from start + span x k // K to start + span x (k + 1) // K; empty for a window shorter than K ns.
+    """
+
+    start_ns: int
+    end_ns: int
+    mean_batch_milli: Annotated[list[int], Meta(description="In thousandths of a request, rounded half to even.")]
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether the configuration keeps up with what arrives: a simple flag, from the end of the warm-up on.
+
+    `overloaded` when `queue_grows`; otherwise `near_saturation` when there is any reason; otherwise `stable`. Near
+    saturation a small error of the step times changes latencies a lot. Null with fewer than four measured arrivals
+    or when all arrive at once.
+
+    queue_grows      the mean queue time of the last quarter of the requests is more than twice that of the second
+                     quarter, and more than 10 mean steps above it
+    requests_queue   the mean queue time of the third or last quarter exceeds 3 mean steps
+    seats            on average at least 90 % of max_num_seqs were on the device
+    kv_blocks        the high water of the KV blocks is at least 90 % of the usable ones
+    preemption       requests were preempted
+    """
+
+    state: LoadState | None
+    reasons: list[LoadReason]
+    waiting_at_last_arrival: Annotated[int, Meta(description="Requests not yet started when the last one arrived.")]
+    queue_mean_ns_by_quarter: Annotated[
+        list[int | None], Meta(description="Mean queue time of each quarter of the requests, in order of arrival.")
+    ]
+    seat_share: Annotated[float | None, Meta(description="Mean requests on the device in the steady state / seats.")]
+    kv_share: Annotated[float | None, Meta(description="High water / usable blocks.")]
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The numbers of one run. Equal scenario, seed and version give equal bytes.
+
+    Token times are ends of steps. Every token is delivered at the end of the step that computed it.
+    """
+
+    schema: str
+    revision: int
+    isim_version: str
+    name: str
+    digests: Digests
+    seed: int
+    replay: Annotated[ReplayState, Meta(description="Whether an independent checker verified the log of this run.")]
+    confidence: Annotated[Confidence, Meta(description="The weakest class among the inputs used.")]
+    assumptions: list[str]
+    provenance: list[str]
+    simulated: Simulated
+    warm_up: WarmUp
+    counts: Counts
+    latency: Latency
+    throughput: Throughput
+    kv: Kv
+    steps: Steps
+    busy: Busy
+    batch_over_time: BatchOverTime
+    load: Load

@@ -1,0 +1,87 @@
+"""`requests.csv`: one row for each request that arrived, in order of arrival.
+
+Columns: `request` (index), `id`, `status` (completed, rejected, unfinished, aborted), `reason` of a rejection,
+`measured` (1 when the latencies of the result include it), `arrival_ns`, `start_ns` (start of the first step that
+schedules it), `first_token_ns`, `finish_ns`, `queue_ns`, `ttft_ns`, `tpot_ns`, `e2e_ns`, `input_tokens`,
+`asked_tokens` (output tokens asked for), `output_tokens` (delivered), `hit_tokens` (found in the prefix cache at its
+first admission), `preemptions`. What is not defined is empty.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from typing import IO
+
+from isim.analyze.collect import NEVER, Collector, Status
+from isim.analyze.exact import rounded
+
+COLUMNS = (
+    "request",
+    "id",
+    "status",
+    "reason",
+    "measured",
+    "arrival_ns",
+    "start_ns",
+    "first_token_ns",
+    "finish_ns",
+    "queue_ns",
+    "ttft_ns",
+    "tpot_ns",
+    "e2e_ns",
+    "input_tokens",
+    "asked_tokens",
+    "output_tokens",
+    "hit_tokens",
+    "preemptions",
+)
+
+_STATUS = {status.value: status.name.lower() for status in Status}
+
+Cell = int | str | None
+
+
+def write_requests(collector: Collector, output_tokens: Sequence[int], first_measured: int, stream: IO[str]) -> None:
+    """Write the table; the stream must be opened with `newline=""`."""
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(_rows(collector, output_tokens, first_measured))
+
+
+def _rows(collector: Collector, output_tokens: Sequence[int], first_measured: int) -> Iterator[tuple[Cell, ...]]:
+    requests = collector.requests
+    ends_ns = [steps.ends_ns for steps in collector.engines]
+    for request, name in enumerate(requests.ids):
+        status = requests.status[request]
+        completed = status == Status.COMPLETED
+        arrival_ns = requests.arrival_ns[request]
+        tokens = output_tokens[request]
+        start_ns = requests.start_ns[request]
+        start = None if start_ns == NEVER else start_ns
+        ends = ends_ns[requests.engine[request]]
+        first = ends[requests.first_step[request]] if tokens else None
+        finish = ends[requests.last_step[request]] if completed else None
+        tpot = None
+        if first is not None and finish is not None and tokens > 1:
+            tpot = rounded(finish - first, tokens - 1)
+        yield (
+            request,
+            name,
+            _STATUS[status],
+            requests.reasons.get(request),
+            int(completed and request >= first_measured),
+            arrival_ns,
+            start,
+            first,
+            finish,
+            None if start is None else start - arrival_ns,
+            None if first is None else first - arrival_ns,
+            tpot,
+            None if finish is None else finish - arrival_ns,
+            requests.input_tokens[request],
+            requests.asked_tokens[request],
+            tokens,
+            requests.hit_tokens[request],
+            requests.preemptions[request],
+        )

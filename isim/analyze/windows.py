@@ -1,0 +1,176 @@
+"""What happened in a stretch of time: completions and tokens per second, requests on the device, waiting.
+
+A window holds what happened after its start, up to and including its end.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+
+import msgspec
+
+from isim.analyze.collect import NEVER, Collector, Status, StepColumns
+from isim.analyze.exact import mean, per_second, rounded, share
+from isim.analyze.schema import BatchOverTime, Load, LoadReason, LoadState, Rates
+from isim.scenario.types import Warmup, WarmupDuration, WarmupRequests
+
+BUCKETS = 60
+_QUEUEING_STEPS = 3
+_GROWING_STEPS = 10
+_FULL_SHARE = 0.9
+
+
+class WarmUpCut(msgspec.Struct, frozen=True, kw_only=True):
+    """Requests below `first_measured` are warm-up; it ended at `end_ns`."""
+
+    first_measured: int
+    end_ns: int
+
+
+def warm_up_cut(warmup: Warmup | None, arrival_ns: Sequence[int]) -> WarmUpCut:
+    """Which requests are warm-up. Arrivals are in order, so the warm-up is always the first few of them.
+
+    With a duration it ends after that time; otherwise when the first measured request arrives, or at the last
+    arrival when none is left.
+    """
+    arrived = len(arrival_ns)
+    if isinstance(warmup, WarmupDuration):
+        return WarmUpCut(first_measured=bisect_left(arrival_ns, warmup.duration_ns), end_ns=warmup.duration_ns)
+    if warmup is None:
+        first = 0
+    elif isinstance(warmup, WarmupRequests):
+        first = min(warmup.requests, arrived)
+    else:
+        first = warmup.share_ppm * arrived // 1_000_000
+    return WarmUpCut(first_measured=first, end_ns=arrival_ns[min(first, arrived - 1)] if arrived else 0)
+
+
+def rates(collector: Collector, start_ns: int, end_ns: int) -> Rates:
+    """Completed requests and tokens of the window, and their rates."""
+    requests = collector.requests
+    bounds = [
+        (bisect_right(steps.ends_ns, start_ns), bisect_right(steps.ends_ns, end_ns) - 1) for steps in collector.engines
+    ]
+    completed = output_tokens = input_tokens = 0
+    for engine, first, last, status, prompt_tokens in zip(
+        requests.engine, requests.first_step, requests.last_step, requests.status, requests.input_tokens, strict=True
+    ):
+        from_step, to_step = bounds[engine]
+        if first < 0 or last < from_step or first > to_step:
+            continue
+        if first >= from_step:
+            input_tokens += prompt_tokens
+        else:
+            first = from_step
+        if last > to_step:
+            last = to_step
+        elif status == Status.COMPLETED:
+            completed += 1
+        output_tokens += last - first + 1
+    for request, step, previous in zip(requests.late_request, requests.late_step, requests.late_previous, strict=True):
+        from_step, to_step = bounds[requests.engine[request]]
+        output_tokens -= max(0, min(step - 1, to_step) - max(previous + 1, from_step) + 1)
+    duration_ns = max(0, end_ns - start_ns)
+    return Rates(
+        start_ns=start_ns,
+        end_ns=end_ns,
+        requests=completed,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        requests_per_s=per_second(completed, duration_ns),
+        output_tokens_per_s=per_second(output_tokens, duration_ns),
+        total_tokens_per_s=per_second(input_tokens + output_tokens, duration_ns),
+    )
+
+
+def batch_area(steps: StepColumns, time_ns: int) -> int:
+    """Requests on the device times nanoseconds, from the start of the run up to this time."""
+    run = bisect_right(steps.run_start_ns, time_ns) - 1
+    if run < 0:
+        return 0
+    last = run + 1 == len(steps.run_step)
+    end_ns = steps.last_end_ns if last else steps.ends_ns[steps.run_step[run + 1] - 1]
+    return steps.run_area[run] + steps.run_batch[run] * (min(time_ns, end_ns) - steps.run_start_ns[run])
+
+
+def batch_over_time(collector: Collector, start_ns: int, end_ns: int) -> BatchOverTime:
+    """Mean number of requests on the device in BUCKETS equal parts of the window, the last digit a thousandth."""
+    span_ns = end_ns - start_ns
+    if span_ns < BUCKETS:
+        return BatchOverTime(start_ns=start_ns, end_ns=end_ns, mean_batch_milli=[])
+    cuts = [start_ns + span_ns * part // BUCKETS for part in range(BUCKETS + 1)]
+    areas = [sum(batch_area(steps, cut) for steps in collector.engines) for cut in cuts]
+    means = [rounded(1000 * (areas[part + 1] - areas[part]), cuts[part + 1] - cuts[part]) for part in range(BUCKETS)]
+    return BatchOverTime(start_ns=start_ns, end_ns=end_ns, mean_batch_milli=means)
+
+
+def load(collector: Collector, cut: WarmUpCut, last_arrival_ns: int, usable_blocks: int) -> Load:
+    """Whether the configuration keeps up with what arrives; see the descriptions in `isim.analyze.schema.Load`."""
+    requests = collector.requests
+    arrived = len(requests)
+    span_ns = last_arrival_ns - cut.end_ns
+    quarters = _queue_by_quarter(collector, cut.first_measured)
+    waiting = sum(
+        start_ns == NEVER or start_ns > last_arrival_ns
+        for start_ns, status in zip(requests.start_ns, requests.status, strict=True)
+        if status != Status.REJECTED
+    )
+    area = sum(batch_area(steps, last_arrival_ns) - batch_area(steps, cut.end_ns) for steps in collector.engines)
+    seats = collector.header.engine.max_num_seqs * len(collector.engines)
+    seat_share = share(area, span_ns * seats) if span_ns > 0 else None
+    high_water = max((steps.high_water_blocks for steps in collector.engines), default=0)
+    kv_share = share(high_water, usable_blocks)
+    state: LoadState | None = None
+    reasons: list[LoadReason] = []
+    if span_ns > 0 and arrived - cut.first_measured >= 4:
+        tests = {
+            LoadReason.QUEUE_GROWS: _grows(quarters, _mean_step_ns(collector)),
+            LoadReason.REQUESTS_QUEUE: _queues(quarters, _mean_step_ns(collector)),
+            LoadReason.SEATS: seat_share is not None and seat_share >= _FULL_SHARE,
+            LoadReason.KV_BLOCKS: kv_share is not None and kv_share >= _FULL_SHARE,
+            LoadReason.PREEMPTION: any(requests.preemptions),
+        }
+        reasons = [reason for reason, holds in tests.items() if holds]
+        state = LoadState.STABLE if not reasons else LoadState.NEAR_SATURATION
+        if LoadReason.QUEUE_GROWS in reasons:
+            state = LoadState.OVERLOADED
+    return Load(
+        state=state,
+        reasons=reasons,
+        waiting_at_last_arrival=waiting,
+        queue_mean_ns_by_quarter=quarters,
+        seat_share=seat_share,
+        kv_share=kv_share,
+    )
+
+
+def _mean_step_ns(collector: Collector) -> int:
+    steps = sum(len(steps.spans_ns) for steps in collector.engines)
+    return sum(steps.busy_ns for steps in collector.engines) // max(1, steps)
+
+
+def _queue_by_quarter(collector: Collector, first_measured: int) -> list[int | None]:
+    requests = collector.requests
+    measured = len(requests) - first_measured
+    means: list[int | None] = []
+    for quarter in range(4):
+        part = range(first_measured + measured * quarter // 4, first_measured + measured * (quarter + 1) // 4)
+        waits = [
+            requests.start_ns[request] - requests.arrival_ns[request]
+            for request in part
+            if requests.start_ns[request] != NEVER
+        ]
+        means.append(mean(sum(waits), len(waits)))
+    return means
+
+
+def _queues(quarters: Sequence[int | None], step_ns: int) -> bool:
+    return max(quarters[2] or 0, quarters[3] or 0) > _QUEUEING_STEPS * step_ns
+
+
+def _grows(quarters: Sequence[int | None], step_ns: int) -> bool:
+    second, last = quarters[1], quarters[3]
+    if second is None or last is None:
+        return False
+    return last > 2 * second and last - second > _GROWING_STEPS * step_ns
