@@ -23,7 +23,7 @@ _COMPLETION = int(Rank.COMPLETION)
 
 
 class _Wake:
-    """The entry of a lease's wake-up before its end; it stands at the owner's rank already."""
+    """The entry of a lease's wake-up before its end, at rank COMPLETION like the end itself."""
 
     __slots__ = ("_alarm", "stamp")
 
@@ -32,8 +32,7 @@ class _Wake:
         self.stamp = 0
 
     def ring(self) -> None:
-        self.stamp += 1
-        self._alarm.wake()
+        self._alarm.fire()
 
     def describe(self) -> str:
         return f"wake-up of {self._alarm.name} by its lease"
@@ -139,7 +138,7 @@ class Lease:
 
     def _set_wake(self, time_ns: int) -> None:
         self._wake = _Wake(self._alarm)
-        self._arbiter.kernel.push(time_ns, self._alarm.rank, self._wake)
+        self._arbiter.kernel.push(time_ns, _COMPLETION, self._wake)
 
     def ring(self) -> None:
         """Called by the agenda: the end."""
@@ -150,8 +149,6 @@ class Lease:
             arbiter.unsettled = True
             arbiter.kernel.unsettled.append(arbiter)
         if not self._muted:
-            if self._wake is not None and self.wake_ns == self.hold_ns:
-                arbiter.kernel.retire(self._wake)
             self._alarm.fire()
 
     def describe(self) -> str:
@@ -185,7 +182,7 @@ class Arbiter:
         At the end of the hold the lane is free and `alarm` fires; it also fires at `wake_ns` from the grant, if that is
         given (0 <= wake_ns <= hold_ns). Raises CausalityError for a bad duration.
         """
-        if type(hold_ns) is not int or hold_ns < 0 or wake_ns is not None:
+        if type(hold_ns) is not int or not 0 <= hold_ns <= SAFE_MAX_NS or wake_ns is not None:
             _check(hold_ns, wake_ns)
         lease = Lease(self, key, hold_ns, alarm, wake_ns)
         self._submitted = number = self._submitted + 1
