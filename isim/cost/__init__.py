@@ -1,0 +1,1 @@
+"""How long things take and what fits in memory, with provenance (pure). Imports model, presets and record."""
