@@ -1,0 +1,62 @@
+"""The run file as a JSON Schema (draft 2020-12), made from the tables that read it.
+
+It describes form: keys, types, ranges of whole numbers, and the words for quantities. What compares two values, and
+that a quantity is whole in its canonical unit, only the loader checks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from isim.scenario.fields import Block, Field, Kind, OneOf
+from isim.scenario.schema import RUN_FILE
+
+Schema = dict[str, Any]
+
+
+def run_file_schema() -> Schema:
+    """The schema of a run file of schema_version 1."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "isim run file, schema_version 1"}
+    return {**head, **_block(RUN_FILE)}
+
+
+def _of(kind: Kind | Block | OneOf) -> Schema:
+    if isinstance(kind, Kind):
+        return dict(kind.schema)
+    if isinstance(kind, OneOf):
+        return _one_of(kind)
+    if not kind.short:
+        return _block(kind)
+    return {"description": kind.doc, "anyOf": [_of(kind.fields[kind.short].kind), _block(kind)]}
+
+
+def _block(block: Block, tag: tuple[str, str] | None = None) -> Schema:
+    properties: Schema = {} if tag is None else {tag[0]: {"const": tag[1]}}
+    properties |= {key: _field(field) for key, field in block.fields.items()}
+    required = [] if tag is None else [tag[0]]
+    required += [key for key, field in block.fields.items() if field.required]
+    schema: Schema = {"type": "object"}
+    if block.doc:
+        schema["description"] = block.doc
+    return {**schema, "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _field(field: Field) -> Schema:
+    schema = _of(field.kind)
+    default = f" Default: {field.rule}." if field.rule else ""
+    text = field.doc + default
+    if "description" in schema and isinstance(field.kind, Kind):
+        text += f" Written as {schema['description']}."
+    if field.nullable:
+        return {"description": text, "anyOf": [{"type": "null"}, {"const": "none"}, schema]}
+    return {**schema, "description": text}
+
+
+def _one_of(union: OneOf) -> Schema:
+    choices = [_block(block, (union.tag, name)) for name, block in union.blocks.items()]
+    if union.plain:
+        choices.append(_of(union.blocks[union.plain].fields[union.short].kind))
+    elif union.short:
+        whole = [name for name, block in union.blocks.items() if not any(f.required for f in block.fields.values())]
+        choices.append({"enum": whole})
+    return {"description": union.doc, "anyOf": choices}

@@ -1,0 +1,208 @@
+"""A Scenario written back as a run file with nothing left to decide.
+
+It gives every engine value, and of a GPU or model the name and what differs from the preset of that name; loading it
+gives an equal Scenario.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+import msgspec
+
+from isim.model.catalogue import MODELS
+from isim.scenario.figures import GPU_KEYS, MODEL_KEYS, RUN_FILE_SOURCE
+from isim.scenario.presets.gpus import GPUS
+from isim.scenario.types import (
+    AzureTrace,
+    Constant,
+    Cost,
+    Engine,
+    Generated,
+    Hardware,
+    LengthSpec,
+    Linear,
+    Model,
+    RequestFile,
+    Scenario,
+    Simulation,
+    Uniform,
+    Workload,
+)
+from isim.scenario.units import Dimension, write_quantity, write_ratio, write_share
+from isim.scenario.warmup import write_warmup
+
+_PLAIN = re.compile(r"[a-z][a-z0-9_.-]*")
+_WORDS = ("true", "false", "null", "none")
+_GPU_DIMENSIONS = {"memory": Dimension.BYTES, "memory_bandwidth": Dimension.BANDWIDTH}
+
+Tree = dict[str, Any]
+
+
+class _Number(str):
+    """A number's text, written without quotes."""
+
+    __slots__ = ()
+
+
+def resolved_yaml(scenario: Scenario) -> str:
+    """The scenario as a run file, the same text for equal scenarios; loading it gives an equal one.
+
+    A trace's relative path is written as it is, so the file belongs where the run file was; see `relocated`.
+    """
+    tree: Tree = {
+        "schema_version": scenario.schema_version,
+        "name": scenario.name,
+        "hardware": _hardware(scenario.hardware),
+        "model": _model(scenario.model),
+        "engine": _engine(scenario.engine),
+        "workload": _workload(scenario.workload),
+        "cost": _cost(scenario.cost),
+        "simulation": _simulation(scenario.simulation),
+    }
+    return "\n".join(_lines(tree, "")) + "\n"
+
+
+def relocated(scenario: Scenario, from_dir: str | os.PathLike[str], to_dir: str | os.PathLike[str]) -> Scenario:
+    """The scenario with a trace's relative path as seen from `to_dir` instead of `from_dir`."""
+    workload = scenario.workload
+    if not isinstance(workload, AzureTrace | RequestFile) or os.path.isabs(workload.path):
+        return scenario
+    path = os.path.relpath(os.path.join(from_dir, workload.path), to_dir)
+    return msgspec.structs.replace(scenario, workload=msgspec.structs.replace(workload, path=path))
+
+
+def _lines(tree: Tree, indent: str) -> list[str]:
+    lines = []
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            lines.append(f"{indent}{key}:")
+            lines += _lines(value, indent + "  ")
+        else:
+            lines.append(f"{indent}{key}: {_scalar(value)}")
+    return lines
+
+
+def _scalar(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if (
+        isinstance(value, str)
+        and not isinstance(value, _Number)
+        and not (_PLAIN.fullmatch(value) and value not in _WORDS)
+    ):
+        return msgspec.json.encode(value).decode()
+    return str(value) if value != {} else "{}"
+
+
+def _replaced(value: Any, keys: dict[str, str], preset: Any) -> Tree:
+    """The figures that are not the preset's, by their keys, and their source."""
+    found = {
+        key: getattr(value, field)
+        for key, field in keys.items()
+        if preset is None or getattr(value, field) != getattr(preset, field)
+    }
+    if found:
+        field = "*" if preset is None else keys[next(iter(found))]
+        source = value.source_of(field)
+        if source != RUN_FILE_SOURCE:
+            found["source"] = source
+    return found
+
+
+def _hardware(hardware: Hardware) -> Tree:
+    gpu = hardware.gpu
+    preset = GPUS.get(gpu.name)
+    figures = _replaced(gpu, GPU_KEYS, preset)
+    for key, dimension in _GPU_DIMENSIONS.items():
+        if key in figures:
+            figures[key] = write_quantity(figures[key], dimension)
+    if "dense_flops" in figures:
+        rates = figures["dense_flops"]
+        own = preset.dense_flops if preset else {}
+        changed = [dtype for dtype in sorted(rates) if rates[dtype] != own.get(dtype)]
+        figures["dense_flops"] = {dtype.value: write_quantity(rates[dtype], Dimension.FLOPS) for dtype in changed}
+    tree: Tree = {"gpu": {"name": gpu.name, **figures}, "count": hardware.count}
+    if gpu.link is not None and (preset is None or gpu.link != preset.link):
+        bandwidth = write_quantity(gpu.link.bandwidth_bytes_per_s, Dimension.BANDWIDTH)
+        tree["interconnect"] = {"kind": gpu.link.kind.value, "bandwidth": bandwidth}
+    return tree
+
+
+def _model(model: Model) -> Tree:
+    figures = _replaced(model.spec, MODEL_KEYS, MODELS.get(model.spec.name))
+    if "published_dtype" in figures:
+        figures["published_dtype"] = figures["published_dtype"].value
+    dtypes = {"weight_dtype": model.weight_dtype.value, "activation_dtype": model.activation_dtype.value}
+    return {"name": model.spec.name, **dtypes, **figures}
+
+
+def _engine(engine: Engine) -> Tree:
+    tree: Tree = msgspec.to_builtins(engine)
+    tree["gpu_memory_utilization"] = _Number(write_share(tree.pop("gpu_memory_utilization_ppm")))
+    return tree
+
+
+def _length(length: LengthSpec) -> Any:
+    if isinstance(length, Constant):
+        return length.tokens
+    if isinstance(length, Uniform):
+        return {"kind": "uniform", "low": length.low_tokens, "high": length.high_tokens}
+    sigma = _Number(write_share(length.sigma_ppm))
+    limits = {"min": length.min_tokens, "max": length.max_tokens}
+    return {"kind": "lognormal", "median": length.median_tokens, "sigma": sigma, **limits}
+
+
+def _workload(workload: Workload) -> Tree:
+    if isinstance(workload, Generated):
+        arrivals = msgspec.to_builtins(workload.arrivals)["type"]
+        rate = f"{write_ratio(workload.arrivals.rate_per_s)} per second"
+        return {
+            "kind": "generated",
+            "arrivals": {"kind": arrivals, "rate": rate},
+            "requests": workload.requests,
+            "input_tokens": _length(workload.input_tokens),
+            "output_tokens": _length(workload.output_tokens),
+        }
+    kind = "azure_trace" if isinstance(workload, AzureTrace) else "request_file"
+    tree: Tree = {"kind": kind, "path": workload.path}
+    if isinstance(workload, RequestFile):
+        tree["format"] = workload.format.value
+    tree["limit"] = workload.limit
+    tree["time_scale"] = write_ratio(workload.time_scale)
+    if workload.window is not None:
+        window = workload.window
+        times = {"start": window.start_ns, "end": window.end_ns}
+        tree["window"] = {key: write_quantity(value, Dimension.DURATION) for key, value in times.items()}
+    return tree
+
+
+def _cost(cost: Cost) -> Tree:
+    if isinstance(cost, Linear):
+        prices: dict[str, int] = msgspec.to_builtins(cost.coefficients)
+        figures = {key.removesuffix("_ps"): write_quantity(value, Dimension.PRICE) for key, value in prices.items()}
+        return {"kind": "linear", **figures}
+    tree: Tree = {"kind": "roofline", "unpublished_rate": cost.unpublished_rate.value}
+    shares = {"compute_efficiency": cost.compute_efficiency_ppm, "memory_efficiency": cost.memory_efficiency_ppm}
+    times = {
+        "kernel_gap": cost.kernel_gap_ns,
+        "host_step": cost.host_step_ns,
+        "allreduce_latency": cost.allreduce_latency_ns,
+    }
+    tree |= {key: _Number(write_share(share)) for key, share in shares.items() if share is not None}
+    tree |= {key: write_quantity(time, Dimension.DURATION) for key, time in times.items() if time is not None}
+    return tree
+
+
+def _simulation(simulation: Simulation) -> Tree:
+    warmup = None if simulation.warmup is None else write_warmup(simulation.warmup)
+    return {
+        "seed": simulation.seed,
+        "max_events": simulation.max_events,
+        "max_stretch": simulation.max_stretch,
+        "warmup": warmup,
+    }

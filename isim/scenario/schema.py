@@ -1,0 +1,254 @@
+"""The run file, schema_version 1: one table for each block, from which it is read, described and documented.
+
+A key's first sentence says what it is; `rule` says what decides where it is left out. Shares are decimals or
+percentages, quantities carry their units, and a key that is in no table is an error.
+"""
+
+from __future__ import annotations
+
+from isim.model.spec import DTYPE_ALIASES, Dtype
+from isim.record.records import EngineVersion, SchedulingPolicy
+from isim.scenario.fields import BOOLEAN, RATE, RATIO, TEXT, Block, Field, OneOf, choice, quantity, share, whole
+from isim.scenario.presets.gpus import LinkKind
+from isim.scenario.types import RequestFormat, UnpublishedRate
+from isim.scenario.units import Dimension
+from isim.scenario.warmup import WARMUP
+
+SCHEMA_VERSION = 1
+TOKENS_MAX = 10**9
+MILLION = 10**6
+
+DTYPE = choice({**{dtype.value: dtype for dtype in Dtype}, **DTYPE_ALIASES})
+KV_DTYPE = choice({"auto": None, **{dtype.value: dtype for dtype in Dtype if dtype.bits >= 8}, **DTYPE_ALIASES})
+VERSION = choice({"0.21": EngineVersion.V021, "0.20": EngineVersion.V021, "0.33": EngineVersion.V033})
+POLICY = choice({policy.value: policy for policy in SchedulingPolicy})
+LINK = choice({kind.value: kind for kind in LinkKind})
+FORMAT = choice({form.value: form for form in RequestFormat})
+UNPUBLISHED = choice({what.value: what for what in UnpublishedRate})
+COUNT = whole(1)
+TOKENS = whole(1, TOKENS_MAX)
+SOME_BYTES = quantity(Dimension.BYTES, 1)
+BANDWIDTH = quantity(Dimension.BANDWIDTH, 1)
+DURATION = quantity(Dimension.DURATION)
+PRICE = quantity(Dimension.PRICE)
+EFFICIENCY = share(1, MILLION, "a share above 0 and at most 1")
+
+INTERCONNECT = Block(
+    {
+        "kind": Field(LINK, "What kind of link it is.", required=True),
+        "bandwidth": Field(BANDWIDTH, "Bandwidth of one GPU in one direction, all its links together.", required=True),
+    },
+    "What joins the GPUs of one engine.",
+)
+DENSE_FLOPS = Block(
+    {dtype.value: Field(quantity(Dimension.FLOPS, 1), f"Dense rate of {dtype.value}.") for dtype in Dtype},
+    "Dense compute rate by number type, never the sparse one; a type left out is unpublished.",
+)
+
+GPU = Block(
+    {
+        "name": Field(TEXT, "Name of a preset (`isim presets gpus`), or of the GPU described here.", required=True),
+        "memory": Field(SOME_BYTES, "Memory the driver reports."),
+        "memory_bandwidth": Field(BANDWIDTH, "Bandwidth of the memory."),
+        "dense_flops": Field(DENSE_FLOPS, "Dense compute rate by number type."),
+        "source": Field(TEXT, "Where the figures given here come from.", rule="the run file"),
+    },
+    "A GPU by its name, or by its figures; figures given beside a preset's name replace the preset's.",
+    short="name",
+)
+
+HARDWARE = Block(
+    {
+        "gpu": Field(GPU, "The GPU.", required=True),
+        "count": Field(whole(1, 4096), "How many of them.", rule="engine.tensor_parallel_size, or 1"),
+        "interconnect": Field(INTERCONNECT, "What joins the GPUs.", rule="that of the GPU's preset", nullable=True),
+    },
+    "What the engine runs on.",
+)
+
+MODEL_FIGURES = {
+    "num_hidden_layers": Field(whole(1, 10_000), "Layers."),
+    "hidden_size": Field(TOKENS, "Width of the residual stream."),
+    "intermediate_size": Field(TOKENS, "Width of the gated MLP."),
+    "num_attention_heads": Field(whole(1, 100_000), "Query heads."),
+    "num_key_value_heads": Field(whole(1, 100_000), "Key and value heads."),
+    "head_dim": Field(whole(1, 100_000), "Width of a head."),
+    "vocab_size": Field(TOKENS, "Rows of the embedding."),
+    "max_position_embeddings": Field(TOKENS, "Longest sequence the model is made for."),
+    "published_dtype": Field(DTYPE, "Number type of the published checkpoint.", rule="bfloat16"),
+    "tie_word_embeddings": Field(BOOLEAN, "Whether the LM head is the embedding.", rule="false"),
+    "qkv_bias": Field(BOOLEAN, "Whether the query, key and value projections have a bias.", rule="false"),
+    "o_bias": Field(BOOLEAN, "Whether the output projection has a bias.", rule="false"),
+    "qk_norm": Field(BOOLEAN, "Whether queries and keys are normalised.", rule="false"),
+    "sorted_sampling": Field(BOOLEAN, "Whether the default sampling cuts by top-k or top-p.", rule="false"),
+}
+
+MODEL = Block(
+    {
+        "name": Field(
+            TEXT, "Name of a built-in model (`isim presets models`), or of the one described here.", required=True
+        ),
+        "weight_dtype": Field(DTYPE, "Number type of the linear layers' weights.", rule="that of the checkpoint"),
+        "activation_dtype": Field(DTYPE, "Number type of their inputs.", rule="that of the unquantised model"),
+        **MODEL_FIGURES,
+        "source": Field(TEXT, "Where the figures given here come from.", rule="the run file"),
+    },
+    "A model by its name, or by its figures; figures given beside a built-in name replace the built-in ones.",
+    short="name",
+)
+
+ENGINE = Block(
+    {
+        "version": Field(VERSION, "The vLLM whose scheduler is followed; 0.20 is 0.21.", default=EngineVersion.V021),
+        "tensor_parallel_size": Field(whole(1, 4096), "GPUs that share each layer.", default=1),
+        "max_num_seqs": Field(COUNT, "Most requests that run at once.", rule="vLLM's default for the GPU"),
+        "max_num_batched_tokens": Field(TOKENS, "Token budget of a step.", rule="vLLM's default for the GPU"),
+        "block_size": Field(whole(1, 1 << 20), "Tokens in a KV block.", default=16),
+        "enable_prefix_caching": Field(BOOLEAN, "Whether KV blocks are shared by equal prefixes.", default=True),
+        "enable_chunked_prefill": Field(BOOLEAN, "Whether a prompt may be computed over several steps.", default=True),
+        "long_prefill_token_threshold": Field(
+            whole(0, TOKENS_MAX), "Most tokens of one request in a step, 0 for no such limit.", default=0
+        ),
+        "scheduler_reserve_full_isl": Field(BOOLEAN, "Whether the whole prompt must fit at admission.", default=True),
+        "async_scheduling": Field(BOOLEAN, "Whether a step is scheduled while the one before runs.", default=True),
+        "gpu_memory_utilization": Field(EFFICIENCY, "Share of the GPU's memory the engine may use.", default=920_000),
+        "kv_cache_dtype": Field(KV_DTYPE, "Number type of the KV cache, auto for that of the unquantised model."),
+        "num_gpu_blocks_override": Field(
+            whole(2), "KV blocks instead of what the memory holds, the null block included.", nullable=True
+        ),
+        "max_model_len": Field(whole(2, TOKENS_MAX), "Most tokens of prompt and output.", rule="the model's limit"),
+        "scheduling_policy": Field(POLICY, "Order of the waiting requests.", default=SchedulingPolicy.FCFS),
+    },
+    "The engine, in vLLM's names.",
+)
+
+WINDOW = Block(
+    {
+        "start": Field(DURATION, "First arrival kept, since the trace's first.", default=0),
+        "end": Field(DURATION, "Arrivals from here on are left out.", required=True),
+    },
+    "The part of the trace that is used; its start is time 0.",
+)
+_TRACE = {
+    "limit": Field(COUNT, "How many requests are used.", rule="all", nullable=True),
+    "time_scale": Field(RATIO, "Factor on the times between arrivals.", rule="1"),
+    "window": Field(WINDOW, "The part of the trace that is used.", rule="all of it", nullable=True),
+}
+_PATH = Field(TEXT, "The file, relative to the run file.", required=True)
+
+ARRIVALS = OneOf(
+    "kind",
+    {
+        "fixed_rate": Block({"rate": Field(RATE, "Requests in a time.", required=True)}, "Equal gaps."),
+        "poisson": Block({"rate": Field(RATE, "Mean requests in a time.", required=True)}, "Exponential gaps."),
+    },
+    "When requests arrive.",
+)
+LENGTH = OneOf(
+    "kind",
+    {
+        "constant": Block({"tokens": Field(TOKENS, "Tokens of every request.", required=True)}, "Always the same."),
+        "uniform": Block(
+            {
+                "low": Field(TOKENS, "Fewest tokens.", required=True),
+                "high": Field(TOKENS, "Most tokens.", required=True),
+            },
+            "Every length of a range equally likely.",
+        ),
+        "lognormal": Block(
+            {
+                "median": Field(TOKENS, "Half of the requests have fewer tokens.", required=True),
+                "sigma": Field(
+                    share(0, 10 * MILLION, "a number from 0 to 10"),
+                    "Standard deviation of the logarithm.",
+                    required=True,
+                ),
+                "min": Field(TOKENS, "Fewest tokens.", default=1),
+                "max": Field(TOKENS, "Most tokens.", required=True),
+            },
+            "A lognormal length confined to a range.",
+        ),
+    },
+    "How many tokens; a bare whole number is a constant.",
+    short="tokens",
+    plain="constant",
+)
+WORKLOAD = OneOf(
+    "kind",
+    {
+        "azure_trace": Block({"path": _PATH, **_TRACE}, "An Azure LLM inference trace."),
+        "request_file": Block(
+            {"path": _PATH, "format": Field(FORMAT, "Form of the file.", required=True), **_TRACE},
+            "Requests in isim's own format.",
+        ),
+        "generated": Block(
+            {
+                "arrivals": Field(ARRIVALS, "When requests arrive.", required=True),
+                "requests": Field(whole(1, 10**8), "How many requests.", required=True),
+                "input_tokens": Field(LENGTH, "Tokens of a prompt.", required=True),
+                "output_tokens": Field(LENGTH, "Tokens of an answer.", required=True),
+            },
+            "Seeded random requests.",
+        ),
+    },
+    "What is served.",
+)
+
+COST = OneOf(
+    "kind",
+    {
+        "linear": Block(
+            {
+                "base": Field(PRICE, "Time of every step.", required=True),
+                "per_token": Field(PRICE, "Time of each new token.", default=0),
+                "per_request": Field(PRICE, "Time of each request in the batch.", default=0),
+                "per_context_token": Field(PRICE, "Time of each token computed before.", default=0),
+            },
+            "A step takes base + per_token x new tokens + per_request x batch + per_context_token x context.",
+        ),
+        "roofline": Block(
+            {
+                "unpublished_rate": Field(
+                    UNPUBLISHED, "What to do about an unpublished compute rate.", default=UnpublishedRate.ERROR
+                ),
+                "compute_efficiency": Field(
+                    EFFICIENCY, "Share of the dense peak reached.", rule="isim's default", nullable=True
+                ),
+                "memory_efficiency": Field(
+                    EFFICIENCY, "Share of the bandwidth reached.", rule="isim's default", nullable=True
+                ),
+                "kernel_gap": Field(DURATION, "Idle time between two kernels.", rule="isim's default", nullable=True),
+                "host_step": Field(DURATION, "Work of the host for a step.", rule="isim's default", nullable=True),
+                "allreduce_latency": Field(DURATION, "Latency of an all-reduce.", rule="isim's default", nullable=True),
+            },
+            "Each operation takes the longer of its arithmetic and its memory traffic.",
+        ),
+    },
+    "How long a step takes.",
+    short="kind",
+)
+
+SIMULATION = Block(
+    {
+        "seed": Field(whole(0), "Seed of all random draws.", default=0),
+        "max_events": Field(COUNT, "Events and steps after which the run is given up.", default=100_000_000),
+        "max_stretch": Field(
+            whole(1), "Most equal steps told as one event; changes no result.", rule="no limit", nullable=True
+        ),
+        "warmup": Field(WARMUP, "Requests left out of the latencies.", rule="none", nullable=True),
+    },
+    "How the run is done.",
+)
+
+RUN_FILE = Block(
+    {
+        "schema_version": Field(whole(SCHEMA_VERSION, SCHEMA_VERSION), "Version of this format, 1.", required=True),
+        "name": Field(TEXT, "What the report calls the run.", rule="the file's name without its ending"),
+        "hardware": Field(HARDWARE, "What the engine runs on.", required=True),
+        "model": Field(MODEL, "The model served.", required=True),
+        "engine": Field(ENGINE, "The engine, in vLLM's names."),
+        "workload": Field(WORKLOAD, "What is served.", required=True),
+        "cost": Field(COST, "How long a step takes.", required=True),
+        "simulation": Field(SIMULATION, "How the run is done."),
+    }
+)
