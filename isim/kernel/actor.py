@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING
 
 from simpy.core import Environment
-from simpy.events import Event, Initialize, Process
+from simpy.events import Event, EventPriority, Initialize, Process
 
 from isim.kernel.agenda import Agenda
 from isim.kernel.alarm import Alarm
 from isim.kernel.clock import Rank
 from isim.record.errors import CausalityError
-
-if TYPE_CHECKING:
-    from simpy.events import EventPriority
 
 Body = Callable[["Actor"], Generator[Alarm, None, None]]
 """What an actor does: a generator function that yields `actor.alarm.wait()` and nothing else."""

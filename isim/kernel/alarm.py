@@ -12,16 +12,13 @@ half of the instant.
 from __future__ import annotations
 
 from heapq import heappush
-from typing import TYPE_CHECKING
 
+from simpy.core import Environment
 from simpy.events import Event
 
 from isim.kernel.agenda import NO_KEY, Agenda
 from isim.kernel.clock import Rank, check_time_ns
 from isim.record.errors import CausalityError
-
-if TYPE_CHECKING:
-    from simpy.core import Environment
 
 
 class _Timer:
