@@ -1,0 +1,239 @@
+"""isim's own request files: CSV or JSON Lines, a row or object for each request, in order of arrival.
+
+    arrival_s | arrival_ms | arrival_us | arrival_ns    a number of that unit, or
+    arrival         a number with its unit: "1.25 s", "80 ms". A bare number here is refused: it could mean anything.
+                    One of the five is there. Times since the start of the run, or all of them times of day as
+                    numbers since 1970: then the first row is t = 0. Finer than 1 ns is rounded, half to even.
+    input_tokens    tokens of the prompt, at least 1
+    output_tokens   tokens to generate, at least 1
+    id              optional: unique text of 1 to 256 printable characters, on every row or on none (then r0, r1, ...)
+    priority        optional: a whole number, lower is more urgent; 0 where absent
+    prefix_id, prefix_tokens
+                    optional, both or none: the first `prefix_tokens` tokens of the prompt are the first ones of
+                    whatever `prefix_id` names, the same for all requests that name it; what follows is the
+                    request's own. Names that start with p: or o: are isim's.
+
+CSV has a header with these names in any order; cells are as they are (no spaces around them), a cell with a comma or
+a double quote is quoted as RFC 4180 says, and an empty cell is an absent one. In JSON Lines numbers are numbers,
+`arrival`, `id` and `prefix_id` strings, and null is absent. Empty lines are skipped. UTF-8, gzip or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NoReturn
+
+from isim.scenario.types import RequestFormat
+from isim.workload.errors import WorkloadError, complain
+from isim.workload.fields import UNITS_NS, time_ns, time_with_unit_ns, whole
+from isim.workload.request import MAX_TOKENS
+from isim.workload.rows import Row
+
+ARRIVALS = {"arrival": 0, **{f"arrival_{unit}": UNITS_NS[unit] for unit in ("s", "ms", "us", "ns")}}
+"""Nanoseconds per unit of each column that may hold the arrival; 0: the unit is in the value."""
+
+TEXTS = ("arrival", "id", "prefix_id")
+COLUMNS = (*ARRIVALS, "input_tokens", "output_tokens", "id", "priority", "prefix_id", "prefix_tokens")
+MAX_ID_CHARACTERS = 256
+MAX_PRIORITY = 1_000_000_000
+
+_ONE_ARRIVAL = "one of arrival, arrival_s, arrival_ms, arrival_us, arrival_ns"
+_TOKENS = f"a whole number of tokens from 1 to {MAX_TOKENS}"
+
+
+def own_rows(
+    lines: Iterable[tuple[int, str]], where: str, form: RequestFormat, notes: list[str]
+) -> tuple[str, Iterator[Row]]:
+    """(how a complaint names a field, the rows); the rows raise WorkloadError at the first bad one."""
+    place = "column" if form is RequestFormat.CSV else "key"
+    cells = _csv_cells(lines, where) if form is RequestFormat.CSV else _json_cells(lines, where)
+    return place, _Reader(where, place, notes).rows(cells)
+
+
+Cells = tuple[int, dict[str, str]]
+"""Line and fields of one request; absent ones are left out or empty."""
+
+
+class _Reader:
+    def __init__(self, where: str, place: str, notes: list[str]) -> None:
+        self._where = where
+        self._place = place
+        self._notes = notes
+        self._names: set[str] | None = None
+        self._rounded = False
+
+    def rows(self, cells: Iterator[Cells]) -> Iterator[Row]:
+        first = True
+        for line, fields in cells:
+            if first:
+                first = False
+                self._names = set() if fields.get("id") else None
+            arrival_ns = self._arrival_ns(line, fields)
+            input_tokens = self._tokens(line, fields, "input_tokens", MAX_TOKENS)
+            output_tokens = self._tokens(line, fields, "output_tokens", MAX_TOKENS)
+            name = self._name(line, fields.get("id") or None)
+            priority = self._priority(line, fields.get("priority") or "0")
+            prefix = self._prefix(line, fields, input_tokens)
+            yield line, arrival_ns, input_tokens, output_tokens, name, priority, prefix
+
+    def _complain(self, line: int, name: str, expected: str, found: str | None) -> NoReturn:
+        complain(self._where, line, f"{self._place} {name}", expected, found)
+
+    def _arrival_ns(self, line: int, fields: dict[str, str]) -> int:
+        given = [name for name in ARRIVALS if fields.get(name)]
+        if len(given) != 1:
+            complain(self._where, line, "", _ONE_ARRIVAL, ", ".join(given) or None)
+        name = given[0]
+        text = fields[name]
+        unit_ns = ARRIVALS[name]
+        value = time_ns(text, unit_ns) if unit_ns else time_with_unit_ns(text)
+        if value is None:
+            bare = not unit_ns and time_ns(text, 1) is not None
+            expected = 'a number with its unit, like "1.25 s" or "80 ms"' if not unit_ns else "a number, 0 or more"
+            self._complain(line, name, expected, f"{text} (in which unit?)" if bare else text)
+        if not value[1] and not self._rounded:
+            self._rounded = True
+            self._notes.append(f"arrival times finer than 1 ns are rounded, half to even (first on line {line})")
+        return value[0]
+
+    def _tokens(self, line: int, fields: dict[str, str], name: str, most: int) -> int:
+        text = fields.get(name)
+        value = whole(text) if text else None
+        if value is None or not 1 <= value <= most:
+            expected = _TOKENS if most == MAX_TOKENS else f"a whole number from 1 to input_tokens ({most})"
+            self._complain(line, name, expected, text)
+        return value
+
+    def _name(self, line: int, name: str | None) -> str | None:
+        names = self._names
+        if (name is None) is not (names is None):
+            self._complain(line, "id", "an id on every row or on none", name)
+        if name is None or names is None:
+            return None
+        if not is_name(name):
+            self._complain(line, "id", f"1 to {MAX_ID_CHARACTERS} printable characters", name)
+        if name in names:
+            self._complain(line, "id", "an id that no row above has", name)
+        names.add(name)
+        return name
+
+    def _priority(self, line: int, text: str) -> int:
+        value = whole(text.removeprefix("-"))
+        if value is None or value > MAX_PRIORITY:
+            expected = f"a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}"
+            self._complain(line, "priority", expected, text)
+        return -value if text.startswith("-") else value
+
+    def _prefix(self, line: int, fields: dict[str, str], input_tokens: int) -> tuple[str, int] | None:
+        prefix_id, tokens = fields.get("prefix_id"), fields.get("prefix_tokens")
+        if not prefix_id and not tokens:
+            return None
+        if not prefix_id:
+            self._complain(line, "prefix_id", "a name, since prefix_tokens is given", None)
+        if not is_group(prefix_id):
+            expected = f"1 to {MAX_ID_CHARACTERS} printable characters that do not start with p: or o:"
+            self._complain(line, "prefix_id", expected, prefix_id)
+        return prefix_id, self._tokens(line, fields, "prefix_tokens", input_tokens)
+
+
+def is_name(text: str) -> bool:
+    """May this be the id of a request?"""
+    return 1 <= len(text) <= MAX_ID_CHARACTERS and text.isprintable()
+
+
+def is_group(text: str) -> bool:
+    """May this name a shared prefix? `p:` and `o:` begin the names of private prompts and of outputs."""
+    return is_name(text) and not text.startswith(("p:", "o:"))
+
+
+def _unknown(where: str, line: int, place: str, name: str) -> WorkloadError:
+    from difflib import get_close_matches  # only a complaint pays for its import
+
+    near = get_close_matches(name, COLUMNS, 1)
+    hint = f" (did you mean {near[0]}?)" if near else f": there are {', '.join(COLUMNS)}"
+    return WorkloadError(f"{where}:{line}: {place} {ascii(name)[:64]}: expected a known name, found another{hint}")
+
+
+def _csv_cells(lines: Iterable[tuple[int, str]], where: str) -> Iterator[Cells]:
+    numbered = iter(lines)
+    header_line, header = next(numbered, (1, None))
+    if header is None:
+        complain(where, header_line, "header", "the names of the columns", None)
+    names = _split(header, where, header_line)
+    for place, name in enumerate(names):
+        if name not in COLUMNS:
+            raise _unknown(where, header_line, "column", name)
+        if name in names[:place]:
+            raise WorkloadError(f"{where}:{header_line}: column {name}: expected once, found twice")
+    if len([name for name in names if name in ARRIVALS]) != 1:
+        complain(where, header_line, "header", _ONE_ARRIVAL, header)
+    for name in ("input_tokens", "output_tokens"):
+        if name not in names:
+            complain(where, header_line, "header", f"a column {name}", header)
+    for line, text in numbered:
+        cells = _split(text, where, line) if '"' in text else text.split(",")
+        if len(cells) != len(names):
+            raise WorkloadError(f"{where}:{line}: expected {len(names)} cells, as in the header, found {len(cells)}")
+        yield line, dict(zip(names, cells, strict=True))
+
+
+def _split(text: str, where: str, line: int) -> list[str]:
+    import csv  # only a file with quotes pays for its import
+
+    try:
+        return next(csv.reader([text], strict=True))
+    except csv.Error:
+        complain(where, line, "", "quotes as RFC 4180 has them, closed on the same line", text)
+
+
+class _Number(str):
+    """A JSON number as its text, so that no float comes between."""
+
+    __slots__ = ()
+
+
+class _Twice(ValueError):  # noqa: N818 - internal marker
+    """A key that is there twice; the text is the key."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise _Twice(next(name for name in names if names.count(name) > 1))
+    return fields
+
+
+def _json_cells(lines: Iterable[tuple[int, str]], where: str) -> Iterator[Cells]:
+    import json  # only JSON Lines pay for its import
+
+    decoder = json.JSONDecoder(object_pairs_hook=_once, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
+    for line, text in lines:
+        try:
+            fields = decoder.decode(text)
+        except _Twice as twice:
+            raise WorkloadError(f"{where}:{line}: key {ascii(str(twice))[:64]}: expected once, found twice") from None
+        except json.JSONDecodeError as error:
+            raise WorkloadError(f"{where}:{line}:{error.colno}: expected a JSON object: {error.msg}") from None
+        except RecursionError:
+            raise WorkloadError(f"{where}:{line}: expected a JSON object of plain fields, found deep nesting") from None
+        if type(fields) is not dict:
+            complain(where, line, "", "a JSON object", text)
+        yield line, {name: _text(where, line, name, value) for name, value in fields.items() if value is not None}
+
+
+def _text(where: str, line: int, name: str, value: object) -> str:
+    if name not in COLUMNS:
+        raise _unknown(where, line, "key", name)
+    if name in TEXTS:
+        if type(value) is not str:
+            expected = 'text with a unit, like "1.25 s"' if name == "arrival" else "text"
+            complain(where, line, f"key {name}", expected, _as_json(value))
+        return value
+    if not isinstance(value, _Number):
+        complain(where, line, f"key {name}", "a number", _as_json(value))
+    return value
+
+
+def _as_json(value: object) -> str:
+    return f'"{value}"' if type(value) is str else str(value)
