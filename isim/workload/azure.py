@@ -16,7 +16,7 @@ from isim.workload.rows import Row
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 _NS = 1_000_000_000
-_POWERS = tuple(10**power for power in range(10))
+_POWERS: tuple[int, ...] = tuple(10**power for power in range(10))
 _DAYS_BEFORE_MONTH = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365)
 
 
