@@ -1,0 +1,180 @@
+"""Random workloads in which almost everything ties, made to find two engines that disagree.
+
+Arrivals lie on a grid of `GRID_NS`, and so do all step durations: arrivals, step ends and other arrivals fall on the
+same nanosecond all the time. Pools are a little larger than the largest request, prompts are paths in a small tree
+(so prefixes are shared, in whole blocks and not), some quote an earlier output, a few can never fit or are too long.
+`random_case(seed)` is a function of the seed alone.
+
+The rules themselves can go round for ever: requests of equal priority and arrival are victims in running order, so
+two of them whose prompts come in chunks may evict each other in turn. `finite_runs` leaves such cases out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from slow_blocks import SlowRequest
+from slow_engine import Chunk, EndlessRun, SlowRun, StepNs, run_timed
+
+from isim.record.records import EngineLimits, EngineVersion, LinearCoefficients, SchedulingPolicy
+
+GRID_NS = 1000
+GRID_PS = GRID_NS * 1000
+MAX_DECISIONS = 3000
+MASK = 2**64 - 1
+
+T = TypeVar("T")
+Case = tuple[EngineLimits, list[SlowRequest], LinearCoefficients]
+
+
+class Dice:
+    """Splitmix64: small, and the same everywhere."""
+
+    def __init__(self, seed: int) -> None:
+        self.state = (seed * 0x9E3779B97F4A7C15 + 0x243F6A8885A308D3) & MASK
+
+    def bits(self) -> int:
+        self.state = (self.state + 0x9E3779B97F4A7C15) & MASK
+        z = self.state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+        return z ^ (z >> 31)
+
+    def between(self, low: int, high: int) -> int:
+        """An integer from low to high, both included."""
+        return low + self.bits() % (high - low + 1)
+
+    def chance(self, percent: int) -> bool:
+        return self.between(1, 100) <= percent
+
+    def pick(self, *options: T) -> T:
+        return options[self.bits() % len(options)]
+
+
+def _limits(dice: Dice) -> EngineLimits:
+    block_size = dice.pick(1, 2, 4, 4, 8, 16)
+    max_model_len = dice.pick(40, 64, 64, 96)
+    chunked = dice.chance(75)
+    enough = max_model_len + dice.between(0, 60)
+    # without chunking the engine refuses a budget below max_model_len
+    budget = dice.pick(dice.between(1, 6), dice.between(4, 24), dice.between(16, 80), enough) if chunked else enough
+    blocks_at_most = -(-max_model_len // block_size)
+    room = dice.pick(100, 100, 130, 180, 400)
+    return EngineLimits(
+        version=dice.pick(EngineVersion.V021, EngineVersion.V033),
+        max_num_seqs=dice.pick(1, 2, 3, 5, 8, 16),
+        max_num_batched_tokens=budget,
+        block_size=block_size,
+        num_blocks=1 + max(1, blocks_at_most * room // 100 - dice.between(0, 2)),
+        max_model_len=max_model_len,
+        enable_prefix_caching=dice.chance(65),
+        enable_chunked_prefill=chunked,
+        long_prefill_token_threshold=dice.pick(0, 0, dice.between(1, 20)),
+        scheduler_reserve_full_isl=dice.chance(50),
+        async_scheduling=dice.chance(50),
+        policy=dice.pick(SchedulingPolicy.FCFS, SchedulingPolicy.PRIORITY),
+    )
+
+
+def _tree_path(dice: Dice, block_size: int) -> list[tuple[str, int, int]]:
+    """Runs from the root of the tree down; a node's length follows from its name, now and then cut short."""
+    runs: list[tuple[str, int, int]] = []
+    name = "t"
+    for _ in range(dice.between(0, 3)):
+        name += str(dice.between(0, 1))
+        length = (len(name) + name.count("1")) * max(1, block_size // 2)
+        if dice.chance(20):
+            runs.append((name, 0, dice.between(1, length)))
+            break
+        runs.append((name, 0, length))
+    return runs
+
+
+def _cut(runs: Sequence[tuple[str, int, int]], tokens: int) -> list[tuple[str, int, int]]:
+    kept = []
+    for group, start, count in runs:
+        if tokens > 0:
+            kept.append((group, start, min(count, tokens)))
+        tokens -= count
+    return kept
+
+
+def _prompt(dice: Dice, index: int, earlier: Sequence[SlowRequest], limits: EngineLimits) -> list[tuple[str, int, int]]:
+    runs = _tree_path(dice, limits.block_size)
+    if earlier and dice.chance(15):
+        said = dice.pick(*earlier)
+        runs = [*said.prompt, (f"o:{said.id}", 0, said.output_tokens)]
+    runs.append((f"u:{index}", 0, dice.pick(1, dice.between(1, 6), dice.between(1, 30))))
+    most = limits.max_model_len + 4 if dice.chance(4) else limits.max_model_len - dice.between(1, 20)
+    return _cut(runs, most)
+
+
+def _requests(dice: Dice, limits: EngineLimits) -> list[SlowRequest]:
+    gap = dice.pick(0, 0, 1, 2, 4, 12)
+    levels = dice.pick(0, 1, 1, 3)
+    requests: list[SlowRequest] = []
+    time = dice.between(0, 2)
+    for index in range(dice.between(2, 20)):
+        # a first token only, a typical answer, and one that max_model_len cuts
+        output = dice.pick(1, dice.between(1, 6), dice.between(4, 24), dice.between(20, 60))
+        requests.append(
+            SlowRequest(
+                id=f"r{index}",
+                prompt=_prompt(dice, index, requests, limits),
+                output_tokens=output,
+                priority=dice.between(-levels, levels),
+                arrival_ns=time * GRID_NS,
+            )
+        )
+        time += dice.between(0, gap) + (dice.between(20, 80) if dice.chance(3) else 0)
+    return requests
+
+
+def random_case(seed: int) -> Case:
+    """Limits, requests in order of arrival, and the price of a step; the same for the same seed, for ever."""
+    dice = Dice(seed)
+    limits = _limits(dice)
+    requests = _requests(dice, limits)
+    coefficients = LinearCoefficients(
+        base_ps=GRID_PS * dice.between(1, 3),
+        per_token_ps=GRID_PS * dice.pick(0, 0, 1),
+        per_request_ps=GRID_PS * dice.pick(0, 0, 1),
+        per_context_token_ps=GRID_PS * dice.pick(0, 0, 0, 1),
+    )
+    return limits, requests, coefficients
+
+
+def quoted_ids(requests: Sequence[SlowRequest]) -> list[str]:
+    """Ids of the requests whose output a prompt quotes."""
+    groups = {group for request in requests for group, _, _ in request.prompt}
+    return [request.id for request in requests if f"o:{request.id}" in groups]
+
+
+def linear_step_ns(coefficients: LinearCoefficients) -> StepNs:
+    """The linear price of a step, rounded up to whole nanoseconds."""
+
+    def step_ns(decodes: int, decode_context: int, chunks: list[Chunk]) -> int:
+        tokens = decodes + sum(tokens for tokens, _ in chunks)
+        context = decode_context + sum(before for _, before in chunks)
+        batch = decodes + len(chunks)
+        total_ps = (
+            coefficients.base_ps
+            + coefficients.per_token_ps * tokens
+            + coefficients.per_request_ps * batch
+            + coefficients.per_context_token_ps * context
+        )
+        return -(-total_ps // 1000)
+
+    return step_ns
+
+
+def finite_runs(seeds: Sequence[int]) -> Iterator[tuple[int, Case, SlowRun]]:
+    """The seeds whose case comes to an end, with the case and what the slow engine makes of it."""
+    for seed in seeds:
+        case = limits, requests, coefficients = random_case(seed)
+        try:
+            run = run_timed(limits, requests, linear_step_ns(coefficients), MAX_DECISIONS)
+        except EndlessRun:
+            continue
+        yield seed, case, run
