@@ -3,30 +3,36 @@
 Nothing is computed here that is not needed to read on; what the columns mean for a person is worked out
 afterwards (`isim.analyze.latency`, `isim.analyze.windows`). There is no object for a token or a step:
 
-    requests   one row each; first and last token are named by the *step* that gave them
+    requests   one row each; first and last token are named by the *step* that gave them, and by its end
     steps      one entry each: the time from the end of the step before to its own end. Where the engine did not
-               idle in between, that is the step's duration; summed up they are the ends of all steps
-    runs       one row for each record that schedules: start, first step, requests on the device, and the *area*
-               before it, which is the sum of requests x nanoseconds on the device
+               idle in between, that is the step's duration
+    runs       one row for each record that schedules, and one for each time in between in which the device was
+               idle: when it began, and how many requests were on the device until the next one
 
 A step starts when it was decided, or when the step before ends, whichever is later (see isim.record.records).
 From its first to its last token a request gets one from every step, but for the *holes*: steps between a token
 that the log calls late and the token before.
+
+This runs in every simulation, a few records for each request and one entry for each step, so the loops are plain.
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from itertools import accumulate
+from itertools import accumulate, chain, islice
+from operator import mul, sub
 
 from isim.record.errors import CausalityError
 from isim.record.records import Abort, AnyRecord, Arrive, End, Header, Reject, RejectReason, Stretch, Turn
 
 NEVER = -1
 """In a column of times or steps: it did not happen."""
+_NEVERS = array("q", [NEVER])
+_ZEROS = array("q", [0])
+_MARK = 1024
 
 
 class Status(IntEnum):
@@ -41,16 +47,18 @@ class RequestColumns:
 
     def __init__(self) -> None:
         self.ids: list[str] = []
-        self.engine = array("i")
+        self.engine = array("q")
         self.arrival_ns = array("q")
         self.input_tokens = array("q")
         self.asked_tokens = array("q")
         self.start_ns = array("q")
         self.first_step = array("q")
         self.last_step = array("q")
+        self.first_ns = array("q")
+        self.finish_ns = array("q")
         self.hit_tokens = array("q")
         self.preemptions = array("q")
-        self.status = array("b")
+        self.status = array("q")
         self.reasons: dict[int, RejectReason] = {}
         self.late_request = array("q")
         self.late_step = array("q")
@@ -59,41 +67,106 @@ class RequestColumns:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def add(self, record: Arrive) -> None:
-        self.ids.append(record.id)
-        self.engine.append(record.engine)
-        self.arrival_ns.append(record.time_ns)
-        self.input_tokens.append(record.prompt_tokens)
-        self.asked_tokens.append(record.output_tokens)
-        self.start_ns.append(NEVER)
-        self.first_step.append(NEVER)
-        self.last_step.append(NEVER)
-        self.hit_tokens.append(0)
-        self.preemptions.append(0)
-        self.status.append(Status.UNFINISHED)
+    def add(self, arrivals: list[Arrive]) -> None:
+        for never in (self.start_ns, self.first_step, self.last_step, self.first_ns, self.finish_ns):
+            never.extend(_NEVERS * len(arrivals))
+        for zero in (self.hit_tokens, self.preemptions, self.status):
+            zero.extend(_ZEROS * len(arrivals))
+        self.ids += [record.id for record in arrivals]
+        self.engine.fromlist([record.engine for record in arrivals])
+        self.arrival_ns.fromlist([record.time_ns for record in arrivals])
+        self.input_tokens.fromlist([record.prompt_tokens for record in arrivals])
+        self.asked_tokens.fromlist([record.output_tokens for record in arrivals])
+
+    def late(self) -> Iterator[tuple[int, int, int]]:
+        """(request, step, step of its token before) of each late token."""
+        return zip(self.late_request, self.late_step, self.late_previous, strict=True)
 
 
 class StepColumns:
     """The steps of one engine, and the runs of steps the log told them in."""
 
-    def __init__(self) -> None:
+    def __init__(self, usable_blocks: int) -> None:
         self.spans_ns = array("q")
-        self.ends_ns = array("q")
-        self.last_end_ns = 0
         self.run_start_ns = array("q")
-        self.run_step = array("q")
         self.run_batch = array("q")
         self.run_area = array("q")
-        self.area = 0
-        self.busy_ns = 0
-        self.decode_steps = 0
-        self.computed_tokens = 0
-        self.high_water_blocks = 0
-        self.high_water_running = 0
+        self.last_end_ns = 0
+        self.idle_ns = 0
+        self.prefill_steps = 0
+        self.usable_blocks = usable_blocks
+        self.least_free_blocks = usable_blocks
+        self.most_running = 0
+        self._marks: list[int] = []
 
     def settle(self) -> None:
-        """Work out the end of every step; called once, when all records were read."""
-        self.ends_ns = array("q", accumulate(self.spans_ns))
+        """Every step was read: prepare `ended_by`."""
+        spans_ns = self.spans_ns
+        sums = (sum(spans_ns[start : start + _MARK]) for start in range(0, len(spans_ns), _MARK))
+        self._marks = list(accumulate(sums))
+        ends_ns = chain(islice(self.run_start_ns, 1, None), (self.last_end_ns,))
+        self.run_area = array(
+            "q", accumulate(map(mul, self.run_batch, map(sub, ends_ns, self.run_start_ns)), initial=0)
+        )
+
+    def read(self, records: list[Turn | Stretch]) -> list[tuple[Turn, int, int, int]]:
+        """Append the steps of these records. Returns the turns and for each: ended at, started at, last step before."""
+        add_start, add_batch = self.run_start_ns.append, self.run_batch.append
+        add_span, add_spans = self.spans_ns.append, self.spans_ns.fromlist
+        last_end_ns = self.last_end_ns
+        turns: list[tuple[Turn, int, int, int]] = []
+        for record in records:
+            if record.free_blocks < self.least_free_blocks:
+                self.least_free_blocks = record.free_blocks
+            if type(record) is Stretch:
+                durations_ns = record.durations_ns
+                if len(durations_ns) != record.steps:
+                    durations_ns = durations_ns * record.steps
+                start_ns = record.schedule_ns
+                if start_ns > last_end_ns:
+                    durations_ns = [durations_ns[0] + self._idle(last_end_ns, start_ns), *durations_ns[1:]]
+                else:
+                    start_ns = last_end_ns
+                add_start(start_ns)
+                add_batch(record.batch)
+                add_spans(durations_ns)
+                last_end_ns += sum(durations_ns)
+                continue
+            assert type(record) is Turn
+            ended_ns = last_end_ns
+            before = len(self.spans_ns) - 1
+            if record.ended is not None and record.ended != before:
+                ended_ns -= sum(self.spans_ns[record.ended + 1 :])
+            start_ns = record.time_ns
+            if record.step is not None:
+                if start_ns > last_end_ns:
+                    self._idle(last_end_ns, start_ns)
+                else:
+                    start_ns = last_end_ns
+                add_start(start_ns)
+                add_batch(record.scheduled)
+                end_ns = start_ns + record.duration_ns
+                add_span(end_ns - last_end_ns)
+                last_end_ns = end_ns
+                if record.admitted or record.chunks:
+                    self.prefill_steps += 1
+            turns.append((record, ended_ns, start_ns, before))
+        self.last_end_ns = last_end_ns
+        return turns
+
+    def _idle(self, since_ns: int, until_ns: int) -> int:
+        """A run of no requests between two times; returns how long it is."""
+        self.run_start_ns.append(since_ns)
+        self.run_batch.append(0)
+        self.idle_ns += until_ns - since_ns
+        return until_ns - since_ns
+
+    def ended_by(self, time_ns: int) -> int:
+        """How many steps ended at or before this time."""
+        mark = bisect_right(self._marks, time_ns)
+        before_ns = self._marks[mark - 1] if mark else 0
+        ends_ns = list(accumulate(self.spans_ns[mark * _MARK : (mark + 1) * _MARK], initial=before_ns))
+        return mark * _MARK + bisect_right(ends_ns, time_ns, lo=1) - 1
 
 
 class Collector:
@@ -103,20 +176,10 @@ class Collector:
         self.requests = RequestColumns()
         self.engines: list[StepColumns] = []
         self.resumed_hit_tokens = 0
-        self.end_ns = 0
+        self._end_ns = 0
         self._header: Header | None = None
-        self._usable_blocks = 0
         self._held: dict[int, list[int]] = {}
         self._aborted: dict[int, int] = {}
-        self._readers = {
-            Header: self._begin,
-            Arrive: self._arrive,
-            Reject: self._reject,
-            Abort: self._abort,
-            Turn: self._turn,
-            Stretch: self._stretch,
-            End: self._end,
-        }
 
     @property
     def header(self) -> Header:
@@ -126,91 +189,94 @@ class Collector:
         return self._header
 
     def read(self, records: Sequence[AnyRecord]) -> None:
-        readers = self._readers
+        """Read on. Arrivals first: what a record says of a request never depends on a later arrival."""
+        if self._header is None and records:
+            self._begin(records[0])
+        self._arrivals([record for record in records if type(record) is Arrive])
+        engines: list[list[Turn | Stretch]] = [[] for _ in self.engines]
         for record in records:
-            readers[type(record)](record)  # type: ignore[operator] # the table pairs each kind with its own reader
+            if type(record) is Turn or type(record) is Stretch:
+                engines[record.engine].append(record)
+            elif type(record) is Reject:
+                self.requests.status[record.request] = Status.REJECTED
+                self.requests.reasons[record.request] = record.reason
+            elif type(record) is Abort:
+                self.requests.status[record.request] = Status.ABORTED
+                self._aborted[record.request] = record.time_ns
+            elif type(record) is End:
+                self._end_ns = record.time_ns
+        for steps, told in zip(self.engines, engines, strict=True):
+            self._turns(steps, steps.read(told))
 
     def finish(self) -> None:
-        """All records were read: settle the ends of steps, and the last tokens of requests that did not complete."""
+        """All records were read: settle the columns, and the last tokens of requests that did not complete."""
+        requests = self.requests
         for steps in self.engines:
             steps.settle()
-        status = self.requests.status
+        status = requests.status
         if status.count(Status.COMPLETED) + status.count(Status.REJECTED) == len(status):
             return
-        for request, first_step in enumerate(self.requests.first_step):
+        for request, first_step in enumerate(requests.first_step):
             if first_step != NEVER and status[request] != Status.COMPLETED:
                 self._cut(request)
 
-    def _begin(self, header: Header) -> None:
+    def _begin(self, header: AnyRecord) -> None:
+        if not isinstance(header, Header):
+            raise CausalityError(f"expected the header as the first record of a log, found {header}")
         self._header = header
-        self._usable_blocks = header.engine.num_blocks - 1
-        self.engines = [StepColumns() for _ in range(header.engines)]
+        self.engines = [StepColumns(header.engine.num_blocks - 1) for _ in range(header.engines)]
 
-    def _arrive(self, record: Arrive) -> None:
+    def _arrivals(self, arrivals: list[Arrive]) -> None:
+        arrived = len(self.requests)
+        for index, record in enumerate(arrivals, arrived):
+            if record.request != index:
+                raise CausalityError(f"expected the arrival of request {index}, the log has {record.request}")
+        self.requests.add(arrivals)
+
+    def _turns(self, steps: StepColumns, told: list[tuple[Turn, int, int, int]]) -> None:
+        """What turns say of requests; each comes with what `StepColumns.read` knows of it."""
         requests = self.requests
-        if record.request != len(requests.ids):
-            raise CausalityError(f"expected the arrival of request {len(requests.ids)}, the log has {record.request}")
-        requests.add(record)
+        first_step, first_ns = requests.first_step, requests.first_ns
+        last_step, finish_ns, status = requests.last_step, requests.finish_ns, requests.status
+        completed = Status.COMPLETED.value
+        for turn, end_ns, start_ns, before in told:
+            ended = turn.ended
+            if ended is not None:
+                for request in turn.first:
+                    first_step[request] = ended
+                    first_ns[request] = end_ns
+                    if self._held:
+                        self._resume(request, ended)
+                for request in turn.finished:
+                    last_step[request] = ended
+                    finish_ns[request] = end_ns
+                    status[request] = completed
+                if turn.late:
+                    self._late(turn, ended)
+            if turn.admitted:
+                self._admit(steps, turn, start_ns)
+            if turn.preempted or turn.skipped:
+                self._hold(turn, before)
 
-    def _reject(self, record: Reject) -> None:
-        self.requests.status[record.request] = Status.REJECTED
-        self.requests.reasons[record.request] = record.reason
-
-    def _abort(self, record: Abort) -> None:
-        request = record.request
-        self.requests.status[request] = Status.ABORTED
-        self._aborted[request] = record.time_ns
-
-    def _end(self, record: End) -> None:
-        self.end_ns = record.time_ns
-
-    def _turn(self, turn: Turn) -> None:
+    def _late(self, turn: Turn, ended: int) -> None:
         requests = self.requests
-        steps = self.engines[turn.engine]
-        if turn.ended is not None:
-            self._output(turn, turn.ended)
-        if turn.step is not None:
-            start_ns = turn.time_ns
-            last_end_ns = steps.last_end_ns
-            if start_ns < last_end_ns:
-                start_ns = last_end_ns
-            steps.run_start_ns.append(start_ns)
-            steps.run_step.append(turn.step)
-            steps.run_batch.append(turn.scheduled)
-            steps.run_area.append(steps.area)
-            steps.area += turn.scheduled * turn.duration_ns
-            end_ns = start_ns + turn.duration_ns
-            steps.spans_ns.append(end_ns - last_end_ns)
-            steps.last_end_ns = end_ns
-            steps.busy_ns += turn.duration_ns
-            steps.computed_tokens += turn.tokens
-            if turn.tokens == turn.scheduled and not turn.admitted and not turn.chunks:
-                steps.decode_steps += 1
-            for request, hit_tokens, _ in turn.admitted:
-                if requests.start_ns[request] < 0:
-                    requests.start_ns[request] = start_ns
-                    requests.hit_tokens[request] = hit_tokens
-                else:
-                    self.resumed_hit_tokens += hit_tokens
-        if turn.preempted or turn.skipped:
-            self._hold(turn, len(steps.spans_ns) - (1 if turn.step is None else 2))
-        self._level(steps, turn)
-
-    def _output(self, turn: Turn, ended: int) -> None:
-        requests = self.requests
-        for request in turn.first:
-            requests.first_step[request] = ended
-            if self._held:
-                self._resume(request, ended)
         for request, previous in turn.late:
             requests.late_request.append(request)
             requests.late_step.append(ended)
             requests.late_previous.append(previous)
             self._resume(request, ended)
-        for request in turn.finished:
-            requests.last_step[request] = ended
-            requests.status[request] = Status.COMPLETED
-            self._held.pop(request, None)
+
+    def _admit(self, steps: StepColumns, turn: Turn, start_ns: int) -> None:
+        if turn.running > steps.most_running:
+            steps.most_running = turn.running
+        starts_ns = self.requests.start_ns
+        for request, hit_tokens, _ in turn.admitted:
+            if starts_ns[request] == NEVER:
+                starts_ns[request] = start_ns
+                if hit_tokens:
+                    self.requests.hit_tokens[request] = hit_tokens
+            else:
+                self.resumed_hit_tokens += hit_tokens
 
     def _hold(self, turn: Turn, last_step: int) -> None:
         """Remember after which step these requests get no token for a while; only an abort will ask."""
@@ -227,46 +293,12 @@ class Collector:
         if later:
             self._held[request] = later
 
-    def _stretch(self, stretch: Stretch) -> None:
-        steps = self.engines[stretch.engine]
-        durations_ns = stretch.durations_ns
-        count = stretch.steps
-        if len(durations_ns) != count:
-            durations_ns = durations_ns * count
-        last_end_ns = steps.last_end_ns
-        start_ns = stretch.schedule_ns
-        if start_ns < last_end_ns:
-            start_ns = last_end_ns
-        spans_ns = steps.spans_ns
-        first = len(spans_ns)
-        spans_ns.fromlist(durations_ns)
-        spans_ns[first] += start_ns - last_end_ns
-        total_ns = sum(durations_ns)
-        steps.last_end_ns = start_ns + total_ns
-        steps.run_start_ns.append(start_ns)
-        steps.run_step.append(stretch.step)
-        steps.run_batch.append(stretch.batch)
-        steps.run_area.append(steps.area)
-        steps.area += stretch.batch * total_ns
-        steps.busy_ns += total_ns
-        steps.decode_steps += count
-        steps.computed_tokens += stretch.batch * count
-        self._level(steps, stretch)
-
-    def _level(self, steps: StepColumns, record: Turn | Stretch) -> None:
-        used_blocks = self._usable_blocks - record.free_blocks
-        if used_blocks > steps.high_water_blocks:
-            steps.high_water_blocks = used_blocks
-        if record.running > steps.high_water_running:
-            steps.high_water_running = record.running
-
     def _cut(self, request: int) -> None:
         """The last token of a request that left without finishing: output of a step still running is dropped.
 
         A step that ends at the very instant of the abort is processed after it, so its output is dropped too.
         """
         requests = self.requests
-        ends_ns = self.engines[requests.engine[request]].ends_ns
-        time_ns = self._aborted.get(request, self.end_ns + 1)
-        last = bisect_left(ends_ns, time_ns) - 1
+        left_ns = self._aborted.get(request, self._end_ns + 1)
+        last = self.engines[requests.engine[request]].ended_by(left_ns - 1) - 1
         requests.last_step[request] = min([last, *self._held.get(request, ())])

@@ -15,6 +15,7 @@ from operator import rshift
 PERCENTS = (50, 90, 95, 99)
 
 _COARSE_BITS = 16
+_PIECE = 1 << 17
 
 
 def rounded(numerator: int, denominator: int) -> int:
@@ -70,9 +71,11 @@ def pooled_percentiles(pool: Mapping[int, array[int]]) -> list[int] | None:
     wanted = frozenset(buckets)
     fine: dict[int, dict[int, int]] = {bucket: {} for bucket in buckets}
     for weight, values in pool.items():
-        for value, times in Counter(value for value in values if value >> _COARSE_BITS in wanted).items():
-            histogram = fine[value >> _COARSE_BITS]
-            histogram[value] = histogram.get(value, 0) + weight * times
+        for start in range(0, len(values), _PIECE):
+            piece = values[start : start + _PIECE]
+            for value, times in Counter([value for value in piece if value >> _COARSE_BITS in wanted]).items():
+                histogram = fine[value >> _COARSE_BITS]
+                histogram[value] = histogram.get(value, 0) + weight * times
     return [
         _place(fine[bucket], [place - below])[0][0] for bucket, below, place in zip(buckets, before, ranks, strict=True)
     ]

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from itertools import compress, pairwise
+from itertools import compress, count, islice, pairwise
 
-from isim.analyze.collect import Collector, RequestColumns, Status, StepColumns
+from isim.analyze.collect import Collector, RequestColumns, Status
 from isim.analyze.exact import mean, percentiles, pooled_percentiles, rounded
 from isim.analyze.schema import Distribution, Latency
+
+_COMPLETED = Status.COMPLETED.value
 
 
 def token_counts(requests: RequestColumns) -> list[int]:
@@ -24,7 +26,7 @@ def token_counts(requests: RequestColumns) -> list[int]:
         last - first + 1 if first >= 0 else 0
         for first, last in zip(requests.first_step, requests.last_step, strict=True)
     ]
-    for request, step, previous in zip(requests.late_request, requests.late_step, requests.late_previous, strict=True):
+    for request, step, previous in requests.late():
         counts[request] -= step - previous - 1
     return counts
 
@@ -32,30 +34,33 @@ def token_counts(requests: RequestColumns) -> list[int]:
 def latency(collector: Collector, counts: Sequence[int], first_measured: int) -> Latency:
     """The five distributions; `counts` is of `token_counts`, requests below `first_measured` are warm-up."""
     requests = collector.requests
-    ends_ns = [steps.ends_ns for steps in collector.engines]
+    rows = zip(
+        requests.status,
+        requests.arrival_ns,
+        requests.start_ns,
+        requests.first_ns,
+        requests.finish_ns,
+        counts,
+        strict=True,
+    )
     queue: list[int] = []
     ttft: list[int] = []
     tpot: list[int] = []
     e2e: list[int] = []
     decode_ns = gaps = 0
-    measured = [
-        request for request in range(first_measured, len(requests)) if requests.status[request] == Status.COMPLETED
-    ]
-    for request in measured:
-        arrival_ns = requests.arrival_ns[request]
-        ends = ends_ns[requests.engine[request]]
-        first_ns = ends[requests.first_step[request]]
-        finish_ns = ends[requests.last_step[request]]
-        queue.append(requests.start_ns[request] - arrival_ns)
+    for status, arrival_ns, start_ns, first_ns, finish_ns, tokens in islice(rows, first_measured, None):
+        if status != _COMPLETED:
+            continue
+        queue.append(start_ns - arrival_ns)
         ttft.append(first_ns - arrival_ns)
         e2e.append(finish_ns - arrival_ns)
-        if counts[request] > 1:
+        if tokens > 1:
             decode_ns += finish_ns - first_ns
-            gaps += counts[request] - 1
-            tpot.append(rounded(finish_ns - first_ns, counts[request] - 1))
+            gaps += tokens - 1
+            tpot.append(rounded(finish_ns - first_ns, tokens - 1))
     pool: dict[int, array[int]] = {}
     for engine in range(len(collector.engines)):
-        _pool_gaps(collector, engine, [request for request in measured if requests.engine[request] == engine], pool)
+        _pool_gaps(collector, engine, first_measured, pool)
     return Latency(
         ttft_ns=distribution(ttft),
         tpot_ns=distribution(tpot),
@@ -76,36 +81,27 @@ def _distribution(count: int, total: int, ranked: list[int] | None) -> Distribut
     return Distribution(count=count, mean=mean(total, count), p50=p50, p90=p90, p95=p95, p99=p99, max=greatest)
 
 
-def _pool_gaps(collector: Collector, engine: int, measured: Sequence[int], pool: dict[int, array[int]]) -> None:
-    """Add the gaps between tokens of these requests, all of one engine, to the pool: weight -> gaps."""
+def _pool_gaps(collector: Collector, engine: int, first_measured: int, pool: dict[int, array[int]]) -> None:
+    """Add the gaps between tokens of the measured requests of one engine to the pool: weight -> gaps."""
     steps = collector.engines[engine]
     requests = collector.requests
-    change = array("q", bytes(8 * (len(steps.spans_ns) + 1)))
-    for request in measured:
-        change[requests.first_step[request] + 1] += 1
-        change[requests.last_step[request] + 1] -= 1
-    _late_gaps(requests, steps, frozenset(measured), change, pool)
+    change = [0] * (len(steps.spans_ns) + 1)
+    rows = zip(requests.engine, requests.status, requests.first_step, requests.last_step, strict=True)
+    for where, status, first, last in islice(rows, first_measured, None):
+        if status == _COMPLETED and where == engine:
+            change[first + 1] += 1
+            change[last + 1] -= 1
+    single = pool.setdefault(1, array("q"))
+    for request, step, previous in requests.late():
+        if request >= first_measured and requests.status[request] == _COMPLETED and requests.engine[request] == engine:
+            change[previous + 1] -= 1
+            change[step + 1] += 1
+            single.append(sum(steps.spans_ns[previous + 1 : step + 1]))
     weight = 0
-    for step, end in pairwise(compress(range(len(change)), change)):
-        weight += change[step]
+    for start, end in pairwise(compress(count(), change)):
+        weight += change[start]
         if weight:
             gaps = pool.get(weight)
             if gaps is None:
                 gaps = pool[weight] = array("q")
-            gaps.extend(steps.spans_ns[step:end])
-
-
-def _late_gaps(
-    requests: RequestColumns,
-    steps: StepColumns,
-    measured: frozenset[int],
-    change: array[int],
-    pool: dict[int, array[int]],
-) -> None:
-    """Late tokens: one gap of its own each, and no shared gap in between."""
-    single = pool.setdefault(1, array("q"))
-    for request, step, previous in zip(requests.late_request, requests.late_step, requests.late_previous, strict=True):
-        if request in measured:
-            change[previous + 1] -= 1
-            change[step + 1] += 1
-            single.append(steps.ends_ns[step] - steps.ends_ns[previous])
+            gaps.extend(steps.spans_ns[start:end])

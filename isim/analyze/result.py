@@ -25,7 +25,7 @@ from isim.analyze.schema import (
     Throughput,
     WarmUp,
 )
-from isim.analyze.windows import WarmUpCut, batch_over_time, load, rates, warm_up_cut
+from isim.analyze.windows import WarmUpCut, batch_over_time, busy_ns, high_water_blocks, load, rates, warm_up_cut
 from isim.cost.memory import KvCapacity
 from isim.model.spec import Confidence
 from isim.record.records import RejectReason
@@ -138,7 +138,7 @@ def _kv(collector: Collector, capacity: KvCapacity) -> Kv:
     return Kv(
         num_blocks=capacity.num_blocks,
         usable_blocks=capacity.usable_blocks,
-        high_water_blocks=max((steps.high_water_blocks for steps in collector.engines), default=0),
+        high_water_blocks=high_water_blocks(collector),
         block_size_tokens=collector.header.engine.block_size,
         block_bytes=capacity.block_bytes,
         kv_bytes=capacity.kv_bytes,
@@ -152,20 +152,18 @@ def _kv(collector: Collector, capacity: KvCapacity) -> Kv:
 
 def _steps(collector: Collector) -> Steps:
     total = sum(len(steps.spans_ns) for steps in collector.engines)
-    decode_only = sum(steps.decode_steps for steps in collector.engines)
+    with_prefill = sum(steps.prefill_steps for steps in collector.engines)
     return Steps(
         total=total,
-        decode_only=decode_only,
-        with_prefill=total - decode_only,
-        computed_tokens=sum(steps.computed_tokens for steps in collector.engines),
-        max_running=max((steps.high_water_running for steps in collector.engines), default=0),
+        decode_only=total - with_prefill,
+        with_prefill=with_prefill,
+        max_running=max((steps.most_running for steps in collector.engines), default=0),
     )
 
 
 def _busy(collector: Collector, duration_ns: int) -> Busy:
-    busy_ns = sum(steps.busy_ns for steps in collector.engines)
     return Busy(
         duration_ns=duration_ns,
-        busy_ns=busy_ns,
-        utilisation=share(busy_ns, duration_ns * len(collector.engines)),
+        busy_ns=busy_ns(collector),
+        utilisation=share(busy_ns(collector), duration_ns * len(collector.engines)),
     )

@@ -176,9 +176,8 @@ class Kv(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class Steps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     total: int
-    decode_only: Annotated[int, Meta(description="Every scheduled request got exactly one token from it.")]
-    with_prefill: int
-    computed_tokens: Annotated[int, Meta(description="Tokens computed, recomputation after preemptions included.")]
+    decode_only: int
+    with_prefill: Annotated[int, Meta(description="Steps that compute prompt tokens, or recompute after a preemption.")]
     max_running: Annotated[int, Meta(description="The most requests running at once, of one engine.")]
 
 

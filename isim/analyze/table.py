@@ -51,7 +51,6 @@ def write_requests(collector: Collector, output_tokens: Sequence[int], first_mea
 
 def _rows(collector: Collector, output_tokens: Sequence[int], first_measured: int) -> Iterator[tuple[Cell, ...]]:
     requests = collector.requests
-    ends_ns = [steps.ends_ns for steps in collector.engines]
     for request, name in enumerate(requests.ids):
         status = requests.status[request]
         completed = status == Status.COMPLETED
@@ -59,9 +58,8 @@ def _rows(collector: Collector, output_tokens: Sequence[int], first_measured: in
         tokens = output_tokens[request]
         start_ns = requests.start_ns[request]
         start = None if start_ns == NEVER else start_ns
-        ends = ends_ns[requests.engine[request]]
-        first = ends[requests.first_step[request]] if tokens else None
-        finish = ends[requests.last_step[request]] if completed else None
+        first = requests.first_ns[request] if tokens else None
+        finish = requests.finish_ns[request] if completed else None
         tpot = None
         if first is not None and finish is not None and tokens > 1:
             tpot = rounded(finish - first, tokens - 1)

@@ -49,9 +49,7 @@ def warm_up_cut(warmup: Warmup | None, arrival_ns: Sequence[int]) -> WarmUpCut:
 def rates(collector: Collector, start_ns: int, end_ns: int) -> Rates:
     """Completed requests and tokens of the window, and their rates."""
     requests = collector.requests
-    bounds = [
-        (bisect_right(steps.ends_ns, start_ns), bisect_right(steps.ends_ns, end_ns) - 1) for steps in collector.engines
-    ]
+    bounds = [(steps.ended_by(start_ns), steps.ended_by(end_ns) - 1) for steps in collector.engines]
     completed = output_tokens = input_tokens = 0
     for engine, first, last, status, prompt_tokens in zip(
         requests.engine, requests.first_step, requests.last_step, requests.status, requests.input_tokens, strict=True
@@ -68,7 +66,7 @@ def rates(collector: Collector, start_ns: int, end_ns: int) -> Rates:
         elif status == Status.COMPLETED:
             completed += 1
         output_tokens += last - first + 1
-    for request, step, previous in zip(requests.late_request, requests.late_step, requests.late_previous, strict=True):
+    for request, step, previous in requests.late():
         from_step, to_step = bounds[requests.engine[request]]
         output_tokens -= max(0, min(step - 1, to_step) - max(previous + 1, from_step) + 1)
     duration_ns = max(0, end_ns - start_ns)
@@ -89,9 +87,8 @@ def batch_area(steps: StepColumns, time_ns: int) -> int:
     run = bisect_right(steps.run_start_ns, time_ns) - 1
     if run < 0:
         return 0
-    last = run + 1 == len(steps.run_step)
-    end_ns = steps.last_end_ns if last else steps.ends_ns[steps.run_step[run + 1] - 1]
-    return steps.run_area[run] + steps.run_batch[run] * (min(time_ns, end_ns) - steps.run_start_ns[run])
+    before = steps.run_area[run]
+    return min(steps.run_area[run + 1], before + steps.run_batch[run] * (time_ns - steps.run_start_ns[run]))
 
 
 def batch_over_time(collector: Collector, start_ns: int, end_ns: int) -> BatchOverTime:
@@ -119,8 +116,7 @@ def load(collector: Collector, cut: WarmUpCut, last_arrival_ns: int, usable_bloc
     area = sum(batch_area(steps, last_arrival_ns) - batch_area(steps, cut.end_ns) for steps in collector.engines)
     seats = collector.header.engine.max_num_seqs * len(collector.engines)
     seat_share = share(area, span_ns * seats) if span_ns > 0 else None
-    high_water = max((steps.high_water_blocks for steps in collector.engines), default=0)
-    kv_share = share(high_water, usable_blocks)
+    kv_share = share(high_water_blocks(collector), usable_blocks)
     state: LoadState | None = None
     reasons: list[LoadReason] = []
     if span_ns > 0 and arrived - cut.first_measured >= 4:
@@ -145,9 +141,19 @@ def load(collector: Collector, cut: WarmUpCut, last_arrival_ns: int, usable_bloc
     )
 
 
+def high_water_blocks(collector: Collector) -> int:
+    """The most KV blocks in use after any decision, of any one engine."""
+    return max((steps.usable_blocks - steps.least_free_blocks for steps in collector.engines), default=0)
+
+
+def busy_ns(collector: Collector) -> int:
+    """Sum of the durations of all steps of all engines."""
+    return sum(steps.last_end_ns - steps.idle_ns for steps in collector.engines)
+
+
 def _mean_step_ns(collector: Collector) -> int:
     steps = sum(len(steps.spans_ns) for steps in collector.engines)
-    return sum(steps.busy_ns for steps in collector.engines) // max(1, steps)
+    return busy_ns(collector) // max(1, steps)
 
 
 def _queue_by_quarter(collector: Collector, first_measured: int) -> list[int | None]:
