@@ -44,8 +44,8 @@ class Log:
         if time_ns != self._time_ns:
             if time_ns < self._time_ns:
                 raise CausalityError(f"the log is at {self._time_ns} ns, a record came for {time_ns} ns: {record}")
-            self._settle()
             self._time_ns = time_ns
+            self._settle()
         self._instant.append(record)
 
     def close(self) -> None:
@@ -55,16 +55,20 @@ class Log:
 
     def _settle(self) -> None:
         instant = self._instant
-        if len(instant) > 1:
+        ready = self._ready
+        if len(instant) == 1:
+            record = instant.pop()
+            record.seq = self._next
+            self._next += 1
+            ready.append(record)
+        else:
             instant.sort(key=_order)
-        number = self._next
-        for record in instant:
-            record.seq = number
-            number += 1
-        self._next = number
-        self._ready += instant
-        instant.clear()
-        if len(self._ready) >= BATCH:
+            for number, record in enumerate(instant, self._next):
+                record.seq = number
+            self._next += len(instant)
+            ready += instant
+            instant.clear()
+        if len(ready) >= BATCH:
             self._flush()
 
     def _flush(self) -> None:

@@ -47,6 +47,8 @@ def _field(field: Field) -> Schema:
     text = field.doc + default
     if "description" in schema and isinstance(field.kind, Kind):
         text += f" Written as {schema['description']}."
+    if field.default is not None and not field.rule:
+        schema["default"] = field.default
     if field.nullable:
         return {"description": text, "anyOf": [{"type": "null"}, {"const": "none"}, schema]}
     return {**schema, "description": text}

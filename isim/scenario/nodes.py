@@ -3,7 +3,7 @@
 ruamel.yaml's parser gives events with line and column; the tree is built from them here, without recursion, so
 that hostile files cost no more than long ones. Plain scalars are told apart by the core schema of YAML 1.2 (`yes`
 is a text, `010` is ten). Refused, with the place: more than one document, anchors and aliases, tags, keys that are
-not plain texts, duplicate keys, nesting beyond 24 levels, more than 4,000 values, files beyond 64 KiB,
+not plain texts, duplicate keys, nesting beyond 24 levels, more than 2,000 values, files beyond 64 KiB,
 text that is not UTF-8, control characters.
 """
 
@@ -30,9 +30,10 @@ from isim.scenario.errors import Complaint, Place
 
 MAX_FILE_BYTES = 64 << 10
 MAX_DEPTH = 24
-MAX_NODES = 4000
+MAX_NODES = 2000
 
-_FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_UNPRINTED = range(0x80, 0xA0), range(0x2028, 0x202A), range(0xD800, 0xE000), (0xFEFF, 0xFFFE, 0xFFFF)
 _BRACKETS = re.compile(rf"[\[{{][\s\[{{]{{{4 * MAX_DEPTH}}}")
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
@@ -101,10 +102,10 @@ def decode(data: bytes, complaints: list[Complaint]) -> str | None:
         message = f"expected UTF-8 text, found the byte 0x{error.object[error.start]:02x}"
         complaints.append(Complaint(_place_after(before), "", message))
         return None
-    bad = _FORBIDDEN.search(text)
-    if bad:
-        message = f"expected printable text, found the character U+{ord(bad.group()):04X}"
-        complaints.append(Complaint(_place_after(text[: bad.start()]), "", message))
+    bad = _first_unprintable(text)
+    if bad is not None:
+        message = f"expected printable text, found the character U+{ord(text[bad]):04X}"
+        complaints.append(Complaint(_place_after(text[:bad]), "", message))
         return None
     deep = _BRACKETS.search(text)
     if deep:
@@ -122,6 +123,17 @@ def parse(text: str, complaints: list[Complaint], override: int = 0) -> Node | N
     if text.lstrip().startswith("{"):
         text = text.replace("\t", " ")
     return _Builder(complaints, override).build(text)
+
+
+def _first_unprintable(text: str) -> int | None:
+    """Where the first character is that YAML forbids, or that some readers take for a line break."""
+    match = _CONTROL.search(text)
+    first = match.start() if match else None
+    if not text.isascii():
+        for index, character in enumerate(text[:first]):
+            if character > "\x7f" and any(ord(character) in those for those in _UNPRINTED):
+                return index
+    return first
 
 
 def _place_after(before: str) -> Place:
@@ -256,7 +268,7 @@ class _Builder:
             return ""
         parent, path = self._open[-1]
         name = f"[{len(parent.items)}]" if parent.kind is NodeKind.LIST else printable((self._key or "")[:60])
-        return f"{path}.{name}" if path and not name.startswith("[") else f"{path}{name}"
+        return f"{path}.{name}" if path and name and not name.startswith("[") else f"{path}{name}"
 
     def _complain(self, path: str, message: str) -> None:
         self._complaints.append(Complaint(self._place, path, message))

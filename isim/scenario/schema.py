@@ -111,7 +111,9 @@ ENGINE = Block(
         ),
         "scheduler_reserve_full_isl": Field(BOOLEAN, "Whether the whole prompt must fit at admission.", default=True),
         "async_scheduling": Field(BOOLEAN, "Whether a step is scheduled while the one before runs.", default=True),
-        "gpu_memory_utilization": Field(EFFICIENCY, "Share of the GPU's memory the engine may use.", default=920_000),
+        "gpu_memory_utilization": Field(
+            EFFICIENCY, "Share of the GPU's memory the engine may use.", default=920_000, rule="0.92"
+        ),
         "kv_cache_dtype": Field(KV_DTYPE, "Number type of the KV cache, auto for that of the unquantised model."),
         "num_gpu_blocks_override": Field(
             whole(2), "KV blocks instead of what the memory holds, the null block included.", nullable=True
@@ -124,7 +126,7 @@ ENGINE = Block(
 
 WINDOW = Block(
     {
-        "start": Field(DURATION, "First arrival kept, since the trace's first.", default=0),
+        "start": Field(DURATION, "First arrival kept, since the trace's first.", default=0, rule="0 ns"),
         "end": Field(DURATION, "Arrivals from here on are left out.", required=True),
     },
     "The part of the trace that is used; its start is time 0.",
@@ -200,9 +202,9 @@ COST = OneOf(
         "linear": Block(
             {
                 "base": Field(PRICE, "Time of every step.", required=True),
-                "per_token": Field(PRICE, "Time of each new token.", default=0),
-                "per_request": Field(PRICE, "Time of each request in the batch.", default=0),
-                "per_context_token": Field(PRICE, "Time of each token computed before.", default=0),
+                "per_token": Field(PRICE, "Time of each new token.", default=0, rule="0 ps"),
+                "per_request": Field(PRICE, "Time of each request in the batch.", default=0, rule="0 ps"),
+                "per_context_token": Field(PRICE, "Time of each token computed before.", default=0, rule="0 ps"),
             },
             "A step takes base + per_token x new tokens + per_request x batch + per_context_token x context.",
         ),

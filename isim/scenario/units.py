@@ -155,7 +155,10 @@ def read_rate(text: str) -> Ratio:
         value = read_ratio(match[1])
     except QuantityError:
         raise QuantityError(expected) from None
-    return ratio(value.numerator, value.denominator * seconds)
+    rate = ratio(value.numerator, value.denominator * seconds)
+    if rate.denominator > COUNT_MAX:
+        raise QuantityError(f"{expected}, in requests per second a fraction of integers up to {COUNT_MAX}")
+    return rate
 
 
 def write_ratio(value: Ratio) -> str:

@@ -16,7 +16,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
     `output_tokens` is what will be asked for, before any limit of an engine. `prompt` lists runs (group, start,
     count) that add up to `input_tokens`: two tokens are equal exactly when group and offset are. None means that
-    no other request shares any of it.
+    no other request shares any of it. `quotable` says that later prompts may repeat its output, as the group `o:<id>`.
     """
 
     index: int
@@ -26,3 +26,4 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     output_tokens: int
     priority: int = 0
     prompt: tuple[tuple[str, int, int], ...] | None = None
+    quotable: bool = False

@@ -31,7 +31,7 @@ def admit(table: Scheduler, plan: Plan, flight: Flight) -> None:
             if not limits.enable_chunked_prefill:
                 return
             tokens = budget
-        room = pool.free - pool.idle(hits)
+        room = pool.free - pool.idle(hits) if hits else pool.free
         needed = -(-(hit_tokens + tokens) // block) - len(hits)
         whole = -(-known // block) - len(hits) if limits.scheduler_reserve_full_isl else needed
         if max(needed, whole) > room:

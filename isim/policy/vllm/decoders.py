@@ -11,7 +11,6 @@ from heapq import heappop, heappush
 
 from isim.policy.vllm.sequence import Sequence, Status
 
-
 _NEVER = 1 << 62
 
 
@@ -68,10 +67,20 @@ class Decoders:
         """Those that need one more block for the tick that is `ahead` ticks from the next one."""
         return self._buckets[(self.tick + ahead) % self._block]
 
-    def advance(self) -> list[Sequence]:
-        """One tick; returns those whose last token it sampled, which are decoders no more."""
-        self.tick = tick = self.tick + 1
-        self.context += self.count
+    def openings(self, ticks: int) -> list[Sequence]:
+        """Those that need one more block, in the order of the next `ticks` ticks, and of running in each."""
+        tick, block, buckets = self.tick, self._block, self._buckets
+        line: list[Sequence] = []
+        for place in range(tick, tick + ticks):
+            bucket = buckets[place % block]
+            if bucket:
+                line += bucket
+        return line
+
+    def advance(self, ticks: int = 1) -> list[Sequence]:
+        """Some ticks of which only the last samples anybody's last token; returns those, who are decoders no more."""
+        self.tick = tick = self.tick + ticks
+        self.context += self.count * ticks
         ending = self._ends.pop(tick, None)
         if ending is None:
             return []

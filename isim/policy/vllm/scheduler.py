@@ -14,7 +14,7 @@ from collections.abc import Sequence as Listing
 from isim.policy.vllm.admit import admit
 from isim.policy.vllm.decoders import Decoders
 from isim.policy.vllm.keys import Chain, KeyTable, Run
-from isim.policy.vllm.plan import Outcome, Plan
+from isim.policy.vllm.plan import Blocked, Outcome, Plan
 from isim.policy.vllm.pool import BlockPool
 from isim.policy.vllm.rules import RULES
 from isim.policy.vllm.sequence import Sequence, Status
@@ -171,16 +171,14 @@ class Scheduler:
             self.steps += 1
             if plan.shapes and not flight.quiet:
                 flight.sort()
-        if self._quotable:
-            self._register_quotable()
         return plan
 
-    def update(self) -> Outcome:
-        """Take in the output of the oldest step under way."""
+    def update(self) -> Outcome | None:
+        """Take in the output of the oldest step under way; None if it brought nothing that needs saying."""
         flight = self.flights.popleft()
-        outcome = Outcome(step=flight.step)
         if flight.quiet:
-            return outcome
+            return None
+        outcome = Outcome(step=flight.step)
         outcome.first = [sequence.index for sequence in flight.first if sequence.status is not Status.GONE]
         outcome.late = [(late.index, step) for late, step in flight.late if late.status is not Status.GONE]
         for sequence in flight.ending:
@@ -194,14 +192,16 @@ class Scheduler:
                 self.free(sequence)
             outcome.finished.append(sequence.index)
             self._forget(sequence)
-        return outcome
+        return None if outcome.quiet else outcome
 
     # ---- runs of equal decisions
 
     def horizon(self, plan: Plan) -> int:
         """How many more decisions after this steady `plan` are like it, if nobody new comes in."""
         decoders = self.decoders
-        if not decoders.count or self._quotable or len(self.flights) < self._depth:
+        if not decoders.count or len(self.flights) < self._depth:
+            return 0
+        if self._quotable and plan.blocked is Blocked.BLOCKS:
             return 0
         for flight in self.flights:
             if flight.step < 0 or not flight.quiet:
@@ -210,18 +210,15 @@ class Scheduler:
 
     def advance(self, steps: int) -> None:
         """Decide `steps` more steps, no more than `horizon` allowed, taking in the output of as many."""
-        decoders, pool = self.decoders, self.pool
-        ending: list[Sequence] = []
-        for _ in range(steps):
-            opening = decoders.opening()
-            if opening:
-                for sequence, block in zip(opening, pool.take(len(opening)), strict=True):
-                    sequence.blocks.append(block)
-            ending = decoders.advance()
+        decoders = self.decoders
+        line = decoders.openings(steps)
+        for sequence, block in zip(line, self.pool.take(len(line)), strict=True):
+            sequence.blocks.append(block)
         self.steps += steps
         for flight in self.flights:
             flight.step += steps
-        self.flights[-1].ending = ending
+        self.flights[-1].ending = decoders.advance(steps)
+        self.publish()
 
     # ---- what the passes share
 
@@ -278,6 +275,21 @@ class Scheduler:
                 flight.late.append((sequence, sequence.last_sample))
         self.skipped.clear()
         flight.ending = decoders.advance()
+
+    def publish(self) -> None:
+        """Blocks of generated tokens that others may quote are findable as soon as they are full and known."""
+        for sequence in self._quotable.values():
+            self.publish_one(sequence)
+
+    def publish_one(self, sequence: Sequence) -> None:
+        """The same for one request, if its tokens may be quoted."""
+        if sequence.status is Status.DECODE:
+            self.decoders.settle(sequence)
+        if sequence.status not in (Status.DECODE, Status.ENDING) or sequence.index not in self._quotable:
+            return
+        sequence.hashed = max(sequence.hashed, sequence.computed - self.overlap(sequence))
+        if sequence.chain is not None:
+            self._register(sequence, sequence.chain)
 
     def preempt(self, sequence: Sequence, plan: Plan) -> None:
         """Take a running request's blocks and queue it again; what it had computed may still be found."""
@@ -350,6 +362,7 @@ class Scheduler:
                 sequence.blocks.append(number)
         if decoders.count:
             self.decode(plan, flight)
+            self.publish()
         for sequence, tokens, blocks in chunks:
             sequence.blocks += pool.take(blocks)
             plan.chunks.append((sequence.index, tokens))
@@ -363,15 +376,6 @@ class Scheduler:
         if stop > sequence.registered:
             self.pool.register(chain, sequence.blocks, sequence.registered, stop)
             sequence.registered = stop
-
-    def _register_quotable(self) -> None:
-        """Blocks of generated tokens that others may quote are findable as soon as they are full and known."""
-        for sequence in self._quotable.values():
-            if sequence.status is Status.DECODE:
-                self.decoders.settle(sequence)
-            if sequence.status in (Status.DECODE, Status.ENDING) and sequence.chain is not None:
-                sequence.hashed = max(sequence.hashed, sequence.computed - self.overlap(sequence))
-                self._register(sequence, sequence.chain)
 
     def _forget(self, sequence: Sequence) -> None:
         sequence.status = Status.GONE

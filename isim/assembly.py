@@ -1,0 +1,144 @@
+"""From a scenario to a wired system: the only place that constructs processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from isim.cost.base import CostModel
+from isim.cost.factors import RooflineFactors
+from isim.cost.linear import LinearCost
+from isim.cost.memory import KvCapacity, MemoryLimits, kv_capacity
+from isim.cost.roofline import RooflineCost, RooflineInputs
+from isim.kernel.kernel import Kernel
+from isim.model.spec import Precision, precision_of
+from isim.policy.vllm.scheduler import Scheduler
+from isim.record.log import Log
+from isim.record.records import EngineLimits
+from isim.scenario.presets.gpus import GpuSpec, LinkSpec
+from isim.scenario.types import Linear, Roofline, Scenario, UnpublishedRate
+from isim.serve.arrivals import send
+from isim.serve.census import Census
+from isim.serve.engine import Engine
+from isim.serve.router import Router
+from isim.workload.request import Request
+
+_PPM = 1_000_000
+
+
+class System(msgspec.Struct):
+    """What runs: the kernel with its actors in it, and who counts the requests."""
+
+    kernel: Kernel
+    census: Census
+    engines: list[Engine]
+
+
+class Parts(msgspec.Struct):
+    """What a scenario comes to before anything runs."""
+
+    capacity: KvCapacity
+    limits: EngineLimits
+    cost: CostModel
+
+
+def parts_of(scenario: Scenario) -> Parts:
+    """Memory, limits and cost of a scenario. Raises CapacityError or CostError where they cannot hold."""
+    capacity = _capacity(scenario)
+    return Parts(capacity=capacity, limits=_limits(scenario, capacity.num_blocks), cost=_cost(scenario))
+
+
+def wire(
+    parts: Parts, requests: Iterator[Request], log: Log, *, kernel: Kernel, max_stretch: int | None = None
+) -> System:
+    """Arrivals, router, engine and its device, ready to run."""
+    census = Census(kernel)
+    engine = Engine(kernel, 0, Scheduler(parts.limits), parts.cost, log, census, max_stretch)
+    router = Router(kernel, parts.limits, [engine.mailbox], log, census)
+    send(kernel, requests, router.mailbox, census)
+    return System(kernel=kernel, census=census, engines=[engine])
+
+
+def _precision(scenario: Scenario) -> Precision:
+    model = scenario.model
+    return precision_of(
+        model.spec,
+        weights=model.weight_dtype,
+        activations=model.activation_dtype,
+        kv_cache=scenario.engine.kv_cache_dtype,
+    )
+
+
+def _gpu(scenario: Scenario) -> GpuSpec:
+    """The GPU with the links the run file gives it."""
+    gpu, given = scenario.hardware.gpu, scenario.hardware.interconnect
+    if given is None or gpu.link is None:
+        return gpu
+    link = LinkSpec(kind=gpu.link.kind, bandwidth_bytes_per_s=given.bandwidth_bytes_per_s)
+    return msgspec.structs.replace(gpu, link=link)
+
+
+def _capacity(scenario: Scenario) -> KvCapacity:
+    engine = scenario.engine
+    limits = MemoryLimits(
+        tensor_parallel_size=engine.tensor_parallel_size,
+        gpu_memory_utilization=engine.gpu_memory_utilization_ppm / _PPM,
+        block_size=engine.block_size,
+        max_num_seqs=engine.max_num_seqs,
+        max_num_batched_tokens=engine.max_num_batched_tokens,
+        max_model_len=engine.max_model_len,
+        num_gpu_blocks_override=engine.num_gpu_blocks_override,
+    )
+    return kv_capacity(scenario.model.spec, _gpu(scenario), _precision(scenario), limits)
+
+
+def _limits(scenario: Scenario, num_blocks: int) -> EngineLimits:
+    engine = scenario.engine
+    return EngineLimits(
+        version=engine.version,
+        max_num_seqs=engine.max_num_seqs,
+        max_num_batched_tokens=engine.max_num_batched_tokens,
+        block_size=engine.block_size,
+        num_blocks=num_blocks,
+        max_model_len=engine.max_model_len,
+        enable_prefix_caching=engine.enable_prefix_caching,
+        enable_chunked_prefill=engine.enable_chunked_prefill,
+        long_prefill_token_threshold=engine.long_prefill_token_threshold,
+        scheduler_reserve_full_isl=engine.scheduler_reserve_full_isl,
+        async_scheduling=engine.async_scheduling,
+        policy=engine.scheduling_policy,
+    )
+
+
+def _cost(scenario: Scenario) -> CostModel:
+    cost = scenario.cost
+    if isinstance(cost, Linear):
+        return LinearCost(cost.coefficients)
+    engine = scenario.engine
+    inputs = RooflineInputs(
+        model=scenario.model.spec,
+        gpu=_gpu(scenario),
+        precision=_precision(scenario),
+        tensor_parallel_size=engine.tensor_parallel_size,
+        max_num_seqs=engine.max_num_seqs,
+        max_num_batched_tokens=engine.max_num_batched_tokens,
+        async_scheduling=engine.async_scheduling,
+        allow_unpublished_rate=cost.unpublished_rate is UnpublishedRate.NONE,
+        factors=_factors(cost),
+    )
+    return RooflineCost(inputs)
+
+
+def _factors(cost: Roofline) -> RooflineFactors:
+    """The run file's factors over the documented defaults."""
+    given: dict[str, float | int] = {}
+    for name in ("compute_efficiency", "memory_efficiency"):
+        share_ppm = getattr(cost, f"{name}_ppm")
+        if share_ppm is not None:
+            given[name] = share_ppm / _PPM
+    for name in ("kernel_gap_ns", "host_step_ns", "allreduce_latency_ns"):
+        value = getattr(cost, name)
+        if value is not None:
+            given[name] = value
+    return msgspec.structs.replace(RooflineFactors(), **given)

@@ -1,0 +1,153 @@
+"""The command line: which verbs there are, and what every way to end means to the shell.
+
+A verb lives in a file of its own that is imported only when it is called, so that help costs nothing. Results go to
+standard output or to files, everything else to standard error. Exit codes:
+
+    0    done; rejected requests are counted in the result
+    1    a comparison or verdict asked for came out negative
+    2    invalid input, a truncated file, `max_events` exceeded, a capacity that cannot hold
+    3    a replay violation
+    4    the run ended and nothing completed
+    70   a bug of ours: what to report is printed, the traceback goes to a file
+    130  interrupted; what was finished is kept
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from isim.record.errors import IsimError
+
+BUG = 70
+INTERRUPTED = 130
+
+Verb = Callable[[argparse.Namespace], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code. Only argparse itself exits (0 for help, 2 for bad usage)."""
+    arguments = _parser().parse_args(argv)
+    verb: Verb = arguments.verb
+    try:
+        return verb(arguments)
+    except IsimError as error:
+        if error.exit_code == BUG:
+            return _bug(error)
+        _say(f"isim: {error}")
+        return error.exit_code
+    except KeyboardInterrupt:
+        _say("isim: interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except Exception as error:
+        return _bug(error)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="isim",
+        description="Simulate serving an LLM: latency, throughput and memory of a model, a GPU and an engine under a load.",
+        epilog="Exit codes: 0 done, 2 invalid input, 3 replay violation, 4 nothing completed, 70 bug, 130 interrupted.",
+    )
+    parser.add_argument("--version", action="store_const", dest="verb", const=_version, help="print the version")
+    verbs = parser.add_subparsers(metavar="VERB", title="verbs")
+    _run_arguments(verbs.add_parser("run", help="simulate a run file and report", description="Simulate a run file."))
+    replay = verbs.add_parser("replay", help="check that a log is legal", description="Check a log from itself alone.")
+    replay.add_argument("log", metavar="LOG", help="log.jsonl.zst of a run")
+    replay.set_defaults(verb=_replay)
+    report = verbs.add_parser("report", help="print the report of a finished run", description="Print a report again.")
+    report.add_argument("directory", metavar="DIR", help="what `isim run --out` wrote")
+    report.set_defaults(verb=_report)
+    validate = verbs.add_parser("validate", help="check a run file without running it", description="Check a run file.")
+    validate.add_argument("file", metavar="FILE", help="run file, YAML or JSON")
+    _set_argument(validate)
+    validate.set_defaults(verb=_validate)
+    presets = verbs.add_parser("presets", help="list GPUs and models known by name", description="List presets.")
+    presets.add_argument("what", nargs="?", choices=("gpus", "models"), help="only these")
+    presets.set_defaults(verb=_presets)
+    schema = verbs.add_parser("schema", help="print a JSON Schema", description="Print the JSON Schema of a file.")
+    schema.add_argument("what", choices=("log", "run", "result"), help="of a log's line, a run file, result.json")
+    schema.set_defaults(verb=_schema)
+    parser.set_defaults(verb=lambda _: parser.error("expected a verb; see isim --help"))
+    return parser
+
+
+def _run_arguments(run: argparse.ArgumentParser) -> None:
+    run.add_argument("file", metavar="FILE", help="run file, YAML or JSON")
+    _set_argument(run)
+    run.add_argument("--seed", type=int, metavar="N", help="the same as --set simulation.seed=N")
+    run.add_argument("--out", metavar="DIR", help="write result, requests, log and resolved run file to a new folder")
+    printed = run.add_mutually_exclusive_group()
+    printed.add_argument("--json", action="store_true", help="print result.json instead of the report")
+    printed.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    run.add_argument("--no-log", action="store_true", help="write no log")
+    run.add_argument("--no-replay", action="store_true", help="do not check the run by replaying its log")
+    run.set_defaults(verb=_run)
+
+
+def _set_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override a value of the file, as a.b=c"
+    )
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from isim.cli.run import run
+
+    return run(arguments)
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    from isim.cli.replay import replay
+
+    return replay(arguments.log)
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from isim.cli.report import report
+
+    return report(arguments.directory)
+
+
+def _validate(arguments: argparse.Namespace) -> int:
+    from isim.cli.validate import validate
+
+    return validate(arguments.file, arguments.set)
+
+
+def _presets(arguments: argparse.Namespace) -> int:
+    from isim.cli.presets import presets
+
+    return presets(arguments.what)
+
+
+def _schema(arguments: argparse.Namespace) -> int:
+    from isim.cli.schema import schema
+
+    return schema(arguments.what)
+
+
+def _version(_: argparse.Namespace) -> int:
+    from isim import __version__
+    from isim.cli.output import emit
+
+    emit(f"isim {__version__}\n")
+    return 0
+
+
+def _bug(error: BaseException) -> int:
+    from isim.cli.bug import report_bug
+
+    _say(report_bug(error, sys.argv))
+    return BUG
+
+
+def _say(text: str) -> None:
+    from isim.cli.output import say
+
+    say(text)

@@ -1,0 +1,248 @@
+"""What a person sees of a run: from a `Result` alone, as text for a terminal or for a file.
+
+Nothing here computes; a number that is not in the result is not in the report. rich is imported with this module, so
+it costs nothing in runs that print no report.
+"""
+
+from __future__ import annotations
+
+from io import StringIO
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from isim.analyze.schema import Distribution, LoadReason, LoadState, Rates, ReplayState, Result
+from isim.report.text import (
+    bar,
+    bytes_text,
+    count_text,
+    plain,
+    rate_text,
+    share_text,
+    sparkline,
+    time_text,
+)
+
+LEAST_WIDTH = 60
+MOST_WIDTH = 120
+
+_LATENCIES = (
+    ("TTFT", "ttft_ns"),
+    ("TPOT", "tpot_ns"),
+    ("ITL", "itl_ns"),
+    ("E2E", "e2e_ns"),
+    ("queue", "queue_ns"),
+)
+_REASONS = {
+    LoadReason.QUEUE_GROWS: "the queue grows from quarter to quarter",
+    LoadReason.REQUESTS_QUEUE: "requests wait for several steps before they start",
+    LoadReason.SEATS: "at least 90 % of max_num_seqs are taken on average",
+    LoadReason.KV_BLOCKS: "at least 90 % of the KV blocks were in use",
+    LoadReason.PREEMPTION: "requests were preempted for want of KV blocks",
+}
+_STATES = {
+    LoadState.NEAR_SATURATION: "Near saturation: small errors of step times change latencies a lot.",
+    LoadState.OVERLOADED: "Overloaded: more arrives than is served; latencies depend on how long the load lasts.",
+}
+
+
+def render(result: Result, *, width: int, color: bool = False, unicode: bool = True) -> str:
+    """The report, at most `width` columns wide.
+
+    Without `color` it has no escape sequence; without `unicode` its own marks are ASCII.
+    """
+    width = max(LEAST_WIDTH, min(MOST_WIDTH, width))
+    console = Console(
+        file=StringIO(),
+        width=width,
+        force_terminal=color,
+        color_system="standard" if color else None,
+        legacy_windows=False,
+        markup=False,
+        highlight=False,
+        emoji=False,
+    )
+    with console.capture() as capture:
+        console.print(_report(result, width, unicode))
+    lines = [line.rstrip() for line in capture.get().splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def _report(result: Result, width: int, unicode: bool) -> Group:
+    parts: list[RenderableType] = [
+        Panel(
+            _simulated(result),
+            title=Text(f" {plain(result.name)} "),
+            subtitle=Text(f" isim {result.isim_version}, seed {result.seed} "),
+            box=box.ROUNDED if unicode else box.ASCII,
+        ),
+        _requests(result),
+        Text(),
+        _latency(result, unicode),
+        Text(),
+        _throughput(result, unicode),
+        Text(),
+        _machine(result, width, unicode),
+        Text(),
+        _trust(result),
+    ]
+    warnings = _warnings(result)
+    if warnings:
+        parts += [Text(), _bullets("Warnings", warnings, "bold yellow")]
+    return Group(*parts)
+
+
+def _grid(rows: list[tuple[str, Text]]) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for label, text in rows:
+        grid.add_row(label, text)
+    return grid
+
+
+def _simulated(result: Result) -> Table:
+    simulated = result.simulated
+    rows = [
+        ("model", simulated.model),
+        ("hardware", simulated.hardware),
+        ("engine", simulated.engine),
+        ("workload", simulated.workload),
+        ("cost", simulated.cost),
+        ("warm-up", result.warm_up.rule),
+    ]
+    return _grid([(label, Text(plain(text))) for label, text in rows])
+
+
+def _requests(result: Result) -> Text:
+    counts = result.counts
+    parts = [f"{count_text(counts.arrived, 'request')} arrived", f"{counts.completed:,} completed"]
+    optional = {
+        "rejected": counts.rejected,
+        "aborted": counts.aborted,
+        "unfinished": counts.unfinished,
+        "left out as warm-up": result.warm_up.requests_left_out,
+    }
+    parts += [f"{count:,} {name}" for name, count in optional.items() if count]
+    tokens = f"{counts.input_tokens:,} tokens in, {counts.output_tokens:,} out"
+    hits = f", {counts.hit_tokens:,} found in the prefix cache" if counts.hit_tokens else ""
+    preempted = f", {count_text(counts.preemptions, 'preemption')}" if counts.preemptions else ""
+    text = Text(", ".join(parts) + ". ", style="bold")
+    text.append(f"{tokens}{hits}{preempted}.", style="not bold")
+    return text
+
+
+def _table(title: str, columns: tuple[str, ...], unicode: bool) -> Table:
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD if unicode else box.ASCII2,
+        padding=(0, 1),
+        expand=False,
+        show_edge=False,
+    )
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="right" if index else "left", no_wrap=True)
+    return table
+
+
+def _latency(result: Result, unicode: bool) -> Table:
+    measured = count_text(result.counts.measured, "request")
+    table = _table(f"Latency of {measured}", ("", "mean", "p50", "p90", "p95", "p99", "max"), unicode)
+    for label, name in _LATENCIES:
+        values: Distribution = getattr(result.latency, name)
+        numbers = (values.mean, values.p50, values.p90, values.p95, values.p99, values.max)
+        table.add_row(Text(label, style="bold"), *(time_text(number) for number in numbers))
+    return table
+
+
+def _throughput(result: Result, unicode: bool) -> Table:
+    columns = ("", "requests/s", "output tok/s", "total tok/s", "from", "to")
+    table = _table("Throughput", columns, unicode)
+    table.add_row(Text("whole run", style="bold"), *_rates(result.throughput.whole_run))
+    steady = result.throughput.steady_state
+    table.add_row(Text("steady", style="bold"), *(_rates(steady) if steady is not None else ["-"] * 5))
+    return table
+
+
+def _rates(rates: Rates) -> list[str]:
+    numbers = (rates.requests_per_s, rates.output_tokens_per_s, rates.total_tokens_per_s)
+    return [*(rate_text(number) for number in numbers), time_text(rates.start_ns), time_text(rates.end_ns)]
+
+
+def _machine(result: Result, width: int, unicode: bool) -> Table:
+    kv = result.kv
+    room = width - 12
+    meter = min(30, room - 30)
+    memory = Text(bar(result.load.kv_share, meter, unicode=unicode), style="cyan")
+    memory.append(f" {share_text(result.load.kv_share)} at most", style="default")
+    pool = f"{kv.high_water_blocks:,} of {kv.usable_blocks:,} blocks of {kv.block_size_tokens} tokens"
+    origin = f"{pool}, {bytes_text(kv.kv_bytes)} a GPU, {plain(kv.source)}"
+    if kv.override_blocks is not None and kv.derived_blocks is not None:
+        origin += f" (derived: {kv.derived_blocks:,} blocks)"
+    over_time = result.batch_over_time
+    line = Text(sparkline(over_time.mean_batch_milli, room, unicode=unicode), style="green")
+    peak = max(over_time.mean_batch_milli, default=0)
+    busy = result.busy
+    spent = f"{share_text(busy.utilisation)} of {time_text(busy.duration_ns)}, {count_text(result.steps.total, 'step')}"
+    return _grid(
+        [
+            ("KV memory", memory),
+            ("", Text(origin)),
+            ("batch", line),
+            ("", Text(f"requests on the device over time, at most {rate_text(peak / 1000)} on average in a part")),
+            (
+                "busy",
+                Text(f"{spent}, {result.steps.with_prefill:,} with prefill, {result.steps.decode_only:,} without"),
+            ),
+        ]
+    )
+
+
+def _trust(result: Result) -> Group:
+    confidence = Text("Confidence: ", style="bold")
+    confidence.append(result.confidence.value, style="magenta")
+    confidence.append(", the weakest of the inputs used.", style="not bold")
+    passed = result.replay is ReplayState.PASSED
+    checked = "An independent checker replayed the log: it is legal." if passed else "The log was not replayed."
+    confidence.append(f" {checked}", style="not bold")
+    parts: list[RenderableType] = [confidence]
+    if result.assumptions:
+        parts.append(_bullets("Assumptions", list(result.assumptions), "bold"))
+    if result.provenance:
+        parts.append(_bullets("Sources", list(result.provenance), "bold"))
+    return Group(*parts)
+
+
+def _bullets(title: str, sentences: list[str], style: str) -> Group:
+    bullets = Table.grid(padding=(0, 1, 0, 0))
+    bullets.add_column(no_wrap=True)
+    bullets.add_column(overflow="fold")
+    for sentence in sentences:
+        bullets.add_row("-", Text(plain(sentence)))
+    return Group(Text(title, style=style), Padding(bullets, (0, 0, 0, 1)))
+
+
+def _warnings(result: Result) -> list[str]:
+    counts = result.counts
+    warnings = [
+        f"{count_text(count, 'request')} rejected: {reason.value.replace('_', ' ')}."
+        for reason, count in counts.rejected_by_reason.items()
+        if count
+    ]
+    if not counts.completed:
+        warnings.append("Nothing completed; latencies are not defined.")
+    if counts.truncated_outputs:
+        warnings.append(f"{count_text(counts.truncated_outputs, 'output')} cut off at max_model_len.")
+    if counts.unfinished:
+        warnings.append(f"{count_text(counts.unfinished, 'request')} unfinished.")
+    state = result.load.state
+    if state in _STATES:
+        reasons = "; ".join(_REASONS[reason] for reason in result.load.reasons)
+        warnings.append(f"{_STATES[state]} Signs: {reasons}.")
+    return warnings

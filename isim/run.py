@@ -1,0 +1,126 @@
+"""One run of a scenario: builds the system, lets it run, closes the log. No analysis happens here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from isim import __version__
+from isim.assembly import parts_of, wire
+from isim.cost.memory import KvCapacity
+from isim.kernel.kernel import Kernel
+from isim.model.spec import Confidence, weakest
+from isim.record.digest import LogDigest
+from isim.record.log import Log, Reader
+from isim.record.records import REVISION, SCHEMA, AnyRecord, End, Header, Turn
+from isim.scenario.defaults import scenario_assumptions
+from isim.scenario.digest import scenario_digest
+from isim.scenario.types import Linear, Scenario
+from isim.workload.open import open_workload
+
+Progress = Callable[[int, int], None]
+"""Called now and then with (requests finished, simulated time in ns)."""
+
+
+class FinishedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a run besides its log.
+
+    `events` counts what `max_events` limits; it depends on `max_stretch` and is in no result. `digest` is that of the
+    expanded log, None when nobody asked for it. `workload_sha256` is that of the trace, None without one.
+    """
+
+    header: Header
+    steps: int
+    events: int
+    digest: str | None
+    capacity: KvCapacity
+    assumptions: tuple[str, ...]
+    provenance: tuple[str, ...]
+    confidence: Confidence
+    workload_sha256: str | None
+
+
+def simulate(
+    scenario: Scenario,
+    *,
+    base_dir: Path,
+    readers: Sequence[Reader] = (),
+    shuffle_seed: int | None = None,
+    digest: bool = True,
+    progress: Progress | None = None,
+) -> FinishedRun:
+    """Run a scenario to its end; every reader is given all records in order, in batches.
+
+    `base_dir` is what paths in the scenario are relative to. `shuffle_seed` perturbs ties that may not matter.
+    Raises IsimError: a capacity that cannot hold, a bad trace row, more events than `max_events`.
+    """
+    parts = parts_of(scenario)
+    simulation = scenario.simulation
+    workload = open_workload(scenario.workload, simulation.seed, base_dir)
+    log_digest = LogDigest() if digest else None
+    all_readers = list(readers)
+    if log_digest is not None:
+        all_readers.append(log_digest.read)
+    if progress is not None:
+        all_readers.append(_watch(progress))
+    log = Log(all_readers)
+    header = Header(
+        time_ns=0,
+        schema=SCHEMA,
+        revision=REVISION,
+        isim_version=__version__,
+        scenario_digest=scenario_digest(scenario),
+        seed=simulation.seed,
+        max_events=simulation.max_events,
+        engines=1,
+        engine=parts.limits,
+        linear_cost=scenario.cost.coefficients if isinstance(scenario.cost, Linear) else None,
+    )
+    log.emit(header)
+    kernel = Kernel(max_events=simulation.max_events, shuffle_seed=shuffle_seed, seed=simulation.seed)
+    system = wire(parts, workload.requests(), log, kernel=kernel, max_stretch=simulation.max_stretch)
+    kernel.run()
+    census = system.census
+    steps = sum(engine.scheduler.steps for engine in system.engines)
+    log.emit(
+        End(
+            time_ns=kernel.now_ns,
+            arrived=census.arrived,
+            completed=census.completed,
+            rejected=census.rejected,
+            aborted=census.aborted,
+            unfinished=census.present,
+            steps=steps,
+        )
+    )
+    log.close()
+    cost = parts.cost
+    return FinishedRun(
+        header=header,
+        steps=steps,
+        events=kernel.spent,
+        digest=None if log_digest is None else log_digest.hexdigest(),
+        capacity=parts.capacity,
+        assumptions=(
+            *scenario_assumptions(scenario),
+            *cost.assumptions,
+            *parts.capacity.notes,
+            *workload.assumptions,
+        ),
+        provenance=cost.provenance,
+        confidence=weakest((cost.confidence, parts.capacity.confidence)),
+        workload_sha256=workload.sha256,
+    )
+
+
+def _watch(progress: Progress) -> Reader:
+    finished = 0
+
+    def read(records: Sequence[AnyRecord]) -> None:
+        nonlocal finished
+        finished += sum(len(record.finished) for record in records if isinstance(record, Turn))
+        progress(finished, records[-1].time_ns)
+
+    return read

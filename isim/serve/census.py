@@ -1,0 +1,30 @@
+"""Who is in the system: every request is counted in once and out once, and the run ends when nobody is left."""
+
+from __future__ import annotations
+
+from isim.kernel.kernel import Kernel
+
+
+class Census:
+    """`close()` when no more will come; the kernel is told to finish once all that came have left."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._closed = False
+        self.arrived = 0
+        self.completed = 0
+        self.rejected = 0
+        self.aborted = 0
+
+    @property
+    def present(self) -> int:
+        return self.arrived - self.completed - self.rejected - self.aborted
+
+    def close(self) -> None:
+        self._closed = True
+        self.settle()
+
+    def settle(self) -> None:
+        """Call after anybody left."""
+        if self._closed and not self.present:
+            self._kernel.finish()

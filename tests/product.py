@@ -1,0 +1,97 @@
+"""The product's engine on limits, requests and a linear price, without files: how tests play random cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from slow_blocks import SlowRequest
+
+from isim.assembly import Parts, System, wire
+from isim.cost.linear import LinearCost
+from isim.cost.memory import KvCapacity
+from isim.kernel.kernel import Kernel
+from isim.model.spec import Confidence
+from isim.record.digest import log_digest
+from isim.record.log import Log
+from isim.record.records import REVISION, SCHEMA, AnyRecord, End, EngineLimits, Header, LinearCoefficients
+from isim.workload.request import Request
+
+NO_CAPACITY = KvCapacity(
+    num_blocks=0,
+    usable_blocks=0,
+    block_bytes=0,
+    kv_bytes=0,
+    source="override",
+    confidence=Confidence.EXACT,
+    derived_blocks=None,
+    override_blocks=None,
+    derivation=(),
+)
+
+
+class Played(msgspec.Struct, kw_only=True):
+    records: list[AnyRecord]
+    digest: str
+    system: System
+
+
+def play(
+    limits: EngineLimits,
+    requests: Iterator[Request],
+    coefficients: LinearCoefficients,
+    *,
+    max_stretch: int | None = None,
+    shuffle_seed: int | None = None,
+    max_events: int = 1_000_000,
+) -> Played:
+    """Run to the end and keep every record."""
+    records: list[AnyRecord] = []
+    log = Log([records.extend])
+    log.emit(
+        Header(
+            time_ns=0,
+            schema=SCHEMA,
+            revision=REVISION,
+            isim_version="test",
+            scenario_digest="",
+            seed=0,
+            max_events=max_events,
+            engines=1,
+            engine=limits,
+            linear_cost=coefficients,
+        )
+    )
+    kernel = Kernel(max_events=max_events, shuffle_seed=shuffle_seed)
+    parts = Parts(capacity=NO_CAPACITY, limits=limits, cost=LinearCost(coefficients))
+    system = wire(parts, requests, log, kernel=kernel, max_stretch=max_stretch)
+    kernel.run()
+    census = system.census
+    log.emit(
+        End(
+            time_ns=kernel.now_ns,
+            arrived=census.arrived,
+            completed=census.completed,
+            rejected=census.rejected,
+            aborted=census.aborted,
+            unfinished=census.present,
+            steps=sum(engine.scheduler.steps for engine in system.engines),
+        )
+    )
+    log.close()
+    return Played(records=records, digest=log_digest(records), system=system)
+
+
+def as_requests(requests: Sequence[SlowRequest], quotable: Sequence[str] = ()) -> Iterator[Request]:
+    """The slow engine's requests as the product's, whole prompts shareable."""
+    for index, request in enumerate(requests):
+        yield Request(
+            index=index,
+            id=request.id,
+            arrival_ns=request.arrival_ns,
+            input_tokens=request.prompt_tokens,
+            output_tokens=request.output_tokens,
+            priority=request.priority,
+            prompt=tuple(request.prompt),
+            quotable=request.id in quotable,
+        )

@@ -1,0 +1,76 @@
+"""The product's engine against the slow one: thousands of small workloads in which nearly everything ties."""
+
+from __future__ import annotations
+
+import pytest
+from expand import Told, tell
+from product import Played, as_requests, play
+from slow_engine import EndlessRun, SlowRun, run_timed
+from workload_fuzz import linear_step_ns, quoted_ids, random_case
+
+from isim.kernel.errors import BudgetExceeded
+from isim.serve.engine import NoHeadway
+
+BATCHES = 8
+CASES = 250
+
+
+def compare(seed: int) -> bool:
+    """Play a case every way; False when its rules go in circles, which both engines must then say."""
+    limits, requests, coefficients = random_case(seed)
+    quotable = quoted_ids(requests)
+
+    def product(**how: int | None) -> Played:
+        return play(limits, as_requests(requests, quotable), coefficients, max_events=100_000, **how)
+
+    try:
+        slow = run_timed(limits, requests, linear_step_ns(coefficients))
+    except EndlessRun:
+        with pytest.raises((NoHeadway, BudgetExceeded)):
+            product()
+        return False
+    whole = product()
+    told = tell(whole.records)
+    names = [request.id for request in requests]
+    where = f"seed {seed}: {limits}"
+    assert _steps(told) == _slow_steps(slow), where
+    assert told.rejected == {
+        names.index(name): outcome.rejected.value for name, outcome in slow.requests.items() if outcome.rejected
+    }, where
+    assert told.preempted == [(time_ns, names.index(name)) for time_ns, name in slow.preempted], where
+    for index, name in enumerate(names):
+        outcome = slow.requests[name]
+        assert told.first.get(index) == outcome.first_token_ns, (where, name)
+        assert told.finish.get(index) == outcome.finish_ns, (where, name)
+        admissions = [(a.time_ns, a.hit_tokens, a.tokens) for a in outcome.admissions]
+        assert [(time, hit, tokens) for time, who, hit, tokens in told.admissions if who == index] == admissions, where
+    for step, free_blocks in told.free_blocks.items():
+        assert free_blocks == slow.steps[step].free_blocks, (where, step)
+    assert whole.system.engines[0].scheduler.pool.order() == slow.free_block_order, where
+    single = product(max_stretch=1)
+    assert single.digest == whole.digest, where
+    assert single.system.engines[0].scheduler.pool.order() == slow.free_block_order, where
+    for shuffle_seed in (1, 2):
+        assert product(shuffle_seed=shuffle_seed).digest == whole.digest, where
+    return True
+
+
+def _steps(told: Told) -> list[tuple[int, int, int, int, int]]:
+    return [(s.decided_ns, s.start_ns, s.duration_ns, s.scheduled, s.context) for s in told.steps]
+
+
+def _slow_steps(slow: SlowRun) -> list[tuple[int, int, int, int, int]]:
+    return [(s.decided_ns, s.start_ns, s.duration_ns, len(s.scheduled), s.context) for s in slow.steps]
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_product_agrees_with_the_slow_engine(batch: int) -> None:
+    ended = [compare(seed) for seed in range(batch * CASES, (batch + 1) * CASES)]
+    assert sum(ended) > CASES * 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", range(BATCHES, 20 * BATCHES))
+def test_product_agrees_with_the_slow_engine_on_many_more(batch: int) -> None:
+    for seed in range(batch * CASES, (batch + 1) * CASES):
+        compare(seed)
