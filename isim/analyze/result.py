@@ -48,9 +48,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
-    """A result and what its table of requests needs besides the columns."""
+    """A result, and the columns it is of, for the table of requests."""
 
     result: Result
+    collector: Collector
     output_tokens: Sequence[int]
     first_measured: int
 
@@ -95,7 +96,7 @@ def analyze(collector: Collector, facts: Facts) -> Analysis:
         batch_over_time=batch_over_time(collector, first_ns, end_ns),
         load=load(collector, cut, last_ns, facts.capacity.usable_blocks),
     )
-    return Analysis(result=result, output_tokens=counts, first_measured=cut.first_measured)
+    return Analysis(result=result, collector=collector, output_tokens=counts, first_measured=cut.first_measured)
 
 
 def encode(result: Result) -> bytes:

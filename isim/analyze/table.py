@@ -10,11 +10,12 @@ first admission), `preemptions`. What is not defined is empty.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import IO
 
-from isim.analyze.collect import NEVER, Collector, Status
+from isim.analyze.collect import NEVER, Status
 from isim.analyze.exact import rounded
+from isim.analyze.result import Analysis
 
 COLUMNS = (
     "request",
@@ -42,20 +43,20 @@ _STATUS = {status.value: status.name.lower() for status in Status}
 Cell = int | str | None
 
 
-def write_requests(collector: Collector, output_tokens: Sequence[int], first_measured: int, stream: IO[str]) -> None:
+def write_requests(analysis: Analysis, stream: IO[str]) -> None:
     """Write the table; the stream must be opened with `newline=""`."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(_rows(collector, output_tokens, first_measured))
+    writer.writerows(_rows(analysis))
 
 
-def _rows(collector: Collector, output_tokens: Sequence[int], first_measured: int) -> Iterator[tuple[Cell, ...]]:
-    requests = collector.requests
+def _rows(analysis: Analysis) -> Iterator[tuple[Cell, ...]]:
+    requests = analysis.collector.requests
     for request, name in enumerate(requests.ids):
         status = requests.status[request]
         completed = status == Status.COMPLETED
         arrival_ns = requests.arrival_ns[request]
-        tokens = output_tokens[request]
+        tokens = analysis.output_tokens[request]
         start_ns = requests.start_ns[request]
         start = None if start_ns == NEVER else start_ns
         first = requests.first_ns[request] if tokens else None
@@ -68,7 +69,7 @@ def _rows(collector: Collector, output_tokens: Sequence[int], first_measured: in
             name,
             _STATUS[status],
             requests.reasons.get(request),
-            int(completed and request >= first_measured),
+            int(completed and request >= analysis.first_measured),
             arrival_ns,
             start,
             first,

@@ -40,7 +40,9 @@ class OutFolder:
         final, unfinished = self.final, self.unfinished
         try:
             if final.exists() and (not final.is_dir() or any(final.iterdir())):
-                raise OutputError(f"{final}: expected a new or empty folder, found something; remove it or name another")
+                raise OutputError(
+                    f"{final}: expected a new or empty folder, found something; remove it or name another"
+                )
             final.parent.mkdir(parents=True, exist_ok=True)
             unfinished.mkdir()
         except FileExistsError:

@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="isim",
-        description="Simulate serving an LLM: latency, throughput and memory of a model, a GPU and an engine under a load.",
+        description="Simulate serving an LLM: latency, throughput and memory of model, GPU and engine under a load.",
         epilog="Exit codes: 0 done, 2 invalid input, 3 replay violation, 4 nothing completed, 70 bug, 130 interrupted.",
     )
     parser.add_argument("--version", action="store_const", dest="verb", const=_version, help="print the version")

@@ -27,7 +27,7 @@ def _gpus() -> str:
 
 
 def _models() -> str:
-    rows = [("model", "parameters", "layers", "heads", "KV heads", "longest")]
+    rows: list[tuple[str, ...]] = [("model", "parameters", "layers", "heads", "KV heads", "longest")]
     for name, model in MODELS.items():
         billions = f"{parameters(model).total / 1e9:.1f} B"
         heads = (model.num_hidden_layers, model.num_attention_heads, model.num_key_value_heads)

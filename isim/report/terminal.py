@@ -178,9 +178,9 @@ def _rates(rates: Rates) -> list[str]:
 def _machine(result: Result, width: int, unicode: bool) -> Table:
     kv = result.kv
     room = width - 12
-    meter = min(30, room - 30)
+    meter = min(30, room - 32)
     memory = Text(bar(result.load.kv_share, meter, unicode=unicode), style="cyan")
-    memory.append(f" {share_text(result.load.kv_share)} at most", style="default")
+    memory.append(f" {share_text(result.load.kv_share)} at the high water mark", style="default")
     pool = f"{kv.high_water_blocks:,} of {kv.usable_blocks:,} blocks of {kv.block_size_tokens} tokens"
     origin = f"{pool}, {bytes_text(kv.kv_bytes)} a GPU, {plain(kv.source)}"
     if kv.override_blocks is not None and kv.derived_blocks is not None:

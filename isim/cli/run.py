@@ -1,0 +1,146 @@
+"""`isim run FILE`: simulate, check, report."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import msgspec
+
+from isim.analyze.collect import Collector
+from isim.analyze.describe import simulated
+from isim.analyze.result import Analysis, Facts, analyze, encode
+from isim.analyze.schema import ReplayState
+from isim.analyze.table import write_requests
+from isim.cli.folder import LOG, REQUESTS, RESULT, SCENARIO, OutFolder
+from isim.cli.output import emit, say
+from isim.record.errors import CausalityError
+from isim.record.log import Reader
+from isim.run import FinishedRun, simulate
+from isim.scenario.load import load_scenario
+from isim.scenario.types import Generated, Scenario
+
+NOTHING_COMPLETED = 4
+
+
+class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line asks for besides the scenario. A log is written only where there is a folder for it."""
+
+    base_dir: Path
+    log: bool
+    replay: bool
+    quiet: bool
+
+    @property
+    def digest(self) -> bool:
+        return self.log or self.replay
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the file; 4 when the run ended and nothing completed."""
+    sets = list(arguments.set)
+    if arguments.seed is not None:
+        sets.append(f"simulation.seed={arguments.seed}")
+    scenario = load_scenario(arguments.file, sets)
+    wishes = Wishes(
+        base_dir=Path(arguments.file).parent,
+        log=not arguments.no_log,
+        replay=not arguments.no_replay,
+        quiet=arguments.quiet,
+    )
+    if arguments.out is None:
+        analysis = _run_in_memory(scenario, wishes)
+    else:
+        analysis = _run_to_folder(scenario, wishes, OutFolder(arguments.out))
+    if arguments.json:
+        emit(encode(analysis.result).decode())
+    elif not arguments.quiet:
+        from isim.cli.report import print_report
+
+        print_report(analysis.result)
+    return 0 if analysis.result.counts.completed else NOTHING_COMPLETED
+
+
+def _run_in_memory(scenario: Scenario, wishes: Wishes) -> Analysis:
+    """The replay, if any, reads along."""
+    collector = Collector()
+    readers: list[Reader] = [collector.read]
+    if not wishes.replay:
+        return _analysis(scenario, _simulate(scenario, wishes, readers), collector, ReplayState.NOT_RUN)
+    from isim.replay import Replay
+
+    replay = Replay()
+    finished = _simulate(scenario, wishes, [*readers, replay.read])
+    replay.finish()
+    return _analysis(scenario, finished, collector, ReplayState.PASSED)
+
+
+def _run_to_folder(scenario: Scenario, wishes: Wishes, folder: OutFolder) -> Analysis:
+    """The replay, if any, reads the log back from its file."""
+    from isim.scenario.resolve import relocated, resolved_yaml
+
+    with folder:
+        moved = relocated(scenario, wishes.base_dir, folder.final)
+        folder.path(SCENARIO).write_text(resolved_yaml(moved), encoding="utf-8")
+        if wishes.log:
+            analysis = _run_with_log(scenario, wishes, folder)
+        else:
+            analysis = _run_in_memory(scenario, wishes)
+        folder.path(RESULT).write_bytes(encode(analysis.result))
+        with folder.path(REQUESTS).open("w", encoding="utf-8", newline="") as stream:
+            write_requests(analysis, stream)
+    if not wishes.quiet:
+        say(f"written: {folder.final}")
+    return analysis
+
+
+def _run_with_log(scenario: Scenario, wishes: Wishes, folder: OutFolder) -> Analysis:
+    from isim.record.codec import LogWriter
+
+    collector = Collector()
+    with folder.path(LOG).open("wb") as stream:
+        finished = _simulate(scenario, wishes, [collector.read, LogWriter(stream).write])
+    if not wishes.replay:
+        return _analysis(scenario, finished, collector, ReplayState.NOT_RUN)
+    from isim.replay import replay_log
+
+    summary = replay_log(folder.path(LOG))
+    if summary.digest != finished.digest:
+        raise CausalityError(f"the log was written with digest {finished.digest} and read back with {summary.digest}")
+    return _analysis(scenario, finished, collector, ReplayState.PASSED)
+
+
+def _simulate(scenario: Scenario, wishes: Wishes, readers: Sequence[Reader]) -> FinishedRun:
+    with _progress(scenario, quiet=wishes.quiet) as progress:
+        return simulate(scenario, base_dir=wishes.base_dir, readers=readers, digest=wishes.digest, progress=progress)
+
+
+def _progress(scenario: Scenario, *, quiet: bool) -> AbstractContextManager[Callable[[int, int], None] | None]:
+    """A progress bar on standard error, where that is a terminal and somebody wants it."""
+    if quiet or not sys.stderr.isatty():
+        return nullcontext()
+    from isim.cli.progress import progress_bar
+
+    workload = scenario.workload
+    return progress_bar(workload.requests if isinstance(workload, Generated) else workload.limit)
+
+
+def _analysis(scenario: Scenario, finished: FinishedRun, collector: Collector, replay: ReplayState) -> Analysis:
+    return analyze(
+        collector,
+        Facts(
+            name=scenario.name,
+            simulated=simulated(scenario),
+            warmup=scenario.simulation.warmup,
+            capacity=finished.capacity,
+            confidence=finished.confidence,
+            assumptions=finished.assumptions,
+            provenance=finished.provenance,
+            log_digest=finished.digest,
+            workload_sha256=finished.workload_sha256,
+            replay=replay,
+        ),
+    )
