@@ -39,7 +39,11 @@ class SlowStep(msgspec.Struct, kw_only=True):
 
 
 class SlowScheduler:
-    """The scheduler without time: add, abort, schedule, update of the oldest scheduled step."""
+    """The scheduler without time: add, abort, schedule, update of the oldest scheduled step.
+
+    A block is keyed at the first of two moments: when its request is allotted blocks, as far as its tokens are known
+    and will be computed by then; and, asynchronously, when an output is processed, as far as is not in flight.
+    """
 
     def __init__(self, limits: EngineLimits) -> None:
         self.limits = limits

@@ -13,6 +13,7 @@ from __future__ import annotations
 import gzip
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Protocol
 
@@ -260,6 +261,12 @@ def _compare(step: int, expected: object, found: dict[str, object]) -> None:
             raise _Mismatch(step, field, getattr(expected, field), value)
 
 
+def _compare_long(field: str, expected: Sequence[object], found: Sequence[object]) -> None:
+    for index, (wanted, got) in enumerate(zip_longest(expected, found)):
+        if wanted != got:
+            raise _Mismatch(-1, f"{field}[{index}]", wanted, got)
+
+
 class _Player:
     """One run of the loop. `queue` holds the expectations of the steps in flight, oldest first."""
 
@@ -289,9 +296,8 @@ class _Player:
                 break
         if self.calls < len(self.expected.steps):
             raise _Mismatch(self.expected.steps[self.calls].step, "step", "a schedule() call", "no requests left")
-        found = {"order": self.order, "free_block_order": list(self.driver.free_block_order())}
-        _compare(-1, self.expected, {"order": found["order"]})
-        _compare(-1, self.expected.final, {"free_block_order": found["free_block_order"]})
+        _compare_long("order", self.expected.order, self.order)
+        _compare_long("free_block_order", self.expected.final.free_block_order, self.driver.free_block_order())
 
     def _add(self) -> list[str]:
         added = []
