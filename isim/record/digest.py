@@ -156,6 +156,8 @@ class LogDigest:
             numbers = (2, record.time_ns, record.engine, record.request, record.prompt_tokens, record.output_tokens)
             self._events.add(_pack((*numbers, record.priority, int(record.quotable), len(name))) + name)
             return
+        if isinstance(record, Header):
+            self._asynchronous = record.engine.async_scheduling
         plain = msgspec.to_builtins(record)
         plain.pop("seq", None)
         plain.pop("max_events", None)

@@ -160,7 +160,7 @@ class Engine:
         return plan
 
     def _idle_turn(self) -> None:
-        """Count decisions of one instant that schedule nothing; there is an end to them unless the rules go in circles."""
+        """Count decisions of one instant that schedule nothing: they end, unless the rules go in circles."""
         now_ns = self._kernel.now_ns
         if self._idle[0] != now_ns:
             self._idle = (now_ns, 0)
@@ -168,8 +168,9 @@ class Engine:
         if self._idle[1] > MOST_IDLE_TURNS:
             waiting = ", ".join(sequence.id for sequence in self.scheduler.waiting.in_order()[:4])
             raise NoHeadway(
-                f"at {now_ns} ns {self._name} decided {MOST_IDLE_TURNS} times in a row to schedule nothing: its requests "
-                f"preempt one another in turn, and the real engine would spin here for ever. First in line: {waiting}. "
+                f"at {now_ns} ns {self._name} decided {MOST_IDLE_TURNS} times in a row to schedule nothing: its "
+                "requests preempt one another in turn, and the real engine would spin here for ever. "
+                f"First in line: {waiting}. "
                 "Give it more KV blocks, a larger max_num_batched_tokens, or distinct priorities"
             )
 
