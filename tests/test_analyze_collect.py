@@ -81,6 +81,9 @@ def test_windows_of_random_timetables(block: int) -> None:
         whole = analysis_of(records).result.throughput.whole_run
         assert whole.start_ns == toy.requests[0].arrival_ns
         assert whole.end_ns == max(toy.requests[0].arrival_ns, toy.steps[-1].end_ns)
+        given = [request for request in toy.requests if times(toy, request)]
+        assert whole.input_tokens == sum(request.input_tokens for request in given)
+        assert whole.output_tokens == sum(len(times(toy, request)) for request in given)
         last_ns = toy.requests[-1].arrival_ns
         steady = analysis_of(records, warmup=WarmupDuration(duration_ns=50)).result.throughput.steady_state
         if last_ns <= 50:

@@ -109,57 +109,27 @@ class StepColumns:
             "q", accumulate(map(mul, self.run_batch, map(sub, ends_ns, self.run_start_ns)), initial=0)
         )
 
-    def read(self, records: list[Turn | Stretch]) -> list[tuple[Turn, int, int, int]]:
-        """Append the steps of these records. Returns the turns and for each: ended at, started at, last step before."""
-        add_start, add_batch = self.run_start_ns.append, self.run_batch.append
-        add_span, add_spans = self.spans_ns.append, self.spans_ns.fromlist
-        last_end_ns = self.last_end_ns
-        turns: list[tuple[Turn, int, int, int]] = []
-        for record in records:
-            if record.free_blocks < self.least_free_blocks:
-                self.least_free_blocks = record.free_blocks
-            if type(record) is Stretch:
-                durations_ns = record.durations_ns
-                if len(durations_ns) != record.steps:
-                    durations_ns = durations_ns * record.steps
-                start_ns = record.schedule_ns
-                if start_ns > last_end_ns:
-                    durations_ns = [durations_ns[0] + self._idle(last_end_ns, start_ns), *durations_ns[1:]]
-                else:
-                    start_ns = last_end_ns
-                add_start(start_ns)
-                add_batch(record.batch)
-                add_spans(durations_ns)
-                last_end_ns += sum(durations_ns)
-                continue
-            assert type(record) is Turn
-            ended_ns = last_end_ns
-            before = len(self.spans_ns) - 1
-            if record.ended is not None and record.ended != before:
-                ended_ns -= sum(self.spans_ns[record.ended + 1 :])
-            start_ns = record.time_ns
-            if record.step is not None:
-                if start_ns > last_end_ns:
-                    self._idle(last_end_ns, start_ns)
-                else:
-                    start_ns = last_end_ns
-                add_start(start_ns)
-                add_batch(record.scheduled)
-                end_ns = start_ns + record.duration_ns
-                add_span(end_ns - last_end_ns)
-                last_end_ns = end_ns
-                if record.admitted or record.chunks:
-                    self.prefill_steps += 1
-            turns.append((record, ended_ns, start_ns, before))
-        self.last_end_ns = last_end_ns
-        return turns
-
-    def _idle(self, since_ns: int, until_ns: int) -> int:
+    def idle(self, since_ns: int, until_ns: int) -> int:
         """A run of no requests between two times; returns how long it is."""
         self.run_start_ns.append(since_ns)
         self.run_batch.append(0)
         self.idle_ns += until_ns - since_ns
         return until_ns - since_ns
+
+    def stretches(self, stretch: Stretch, last_end_ns: int) -> int:
+        """Append the steps of a stretch, given the end of the step before; returns the end of its last one."""
+        durations_ns = stretch.durations_ns
+        if len(durations_ns) != stretch.steps:
+            durations_ns = durations_ns * stretch.steps
+        start_ns = stretch.schedule_ns
+        if start_ns > last_end_ns:
+            durations_ns = [durations_ns[0] + self.idle(last_end_ns, start_ns), *durations_ns[1:]]
+        else:
+            start_ns = last_end_ns
+        self.run_start_ns.append(start_ns)
+        self.run_batch.append(stretch.batch)
+        self.spans_ns.fromlist(durations_ns)
+        return last_end_ns + sum(durations_ns)
 
     def ended_by(self, time_ns: int) -> int:
         """How many steps ended at or before this time."""
@@ -192,21 +162,16 @@ class Collector:
         """Read on. Arrivals first: what a record says of a request never depends on a later arrival."""
         if self._header is None and records:
             self._begin(records[0])
-        self._arrivals([record for record in records if type(record) is Arrive])
-        engines: list[list[Turn | Stretch]] = [[] for _ in self.engines]
-        for record in records:
-            if type(record) is Turn or type(record) is Stretch:
-                engines[record.engine].append(record)
-            elif type(record) is Reject:
-                self.requests.status[record.request] = Status.REJECTED
-                self.requests.reasons[record.request] = record.reason
-            elif type(record) is Abort:
-                self.requests.status[record.request] = Status.ABORTED
-                self._aborted[record.request] = record.time_ns
-            elif type(record) is End:
-                self._end_ns = record.time_ns
-        for steps, told in zip(self.engines, engines, strict=True):
-            self._turns(steps, steps.read(told))
+        arrivals = [record for record in records if type(record) is Arrive]
+        told = [record for record in records if type(record) is Stretch or type(record) is Turn]
+        self._arrivals(arrivals)
+        if len(arrivals) + len(told) < len(records):
+            self._leavings(records)
+        if len(self.engines) == 1:
+            self._steps(self.engines[0], told)
+            return
+        for engine, steps in enumerate(self.engines):
+            self._steps(steps, [record for record in told if record.engine == engine])
 
     def finish(self) -> None:
         """All records were read: settle the columns, and the last tokens of requests that did not complete."""
@@ -233,30 +198,62 @@ class Collector:
                 raise CausalityError(f"expected the arrival of request {index}, the log has {record.request}")
         self.requests.add(arrivals)
 
-    def _turns(self, steps: StepColumns, told: list[tuple[Turn, int, int, int]]) -> None:
-        """What turns say of requests; each comes with what `StepColumns.read` knows of it."""
+    def _leavings(self, records: Sequence[AnyRecord]) -> None:
+        for record in records:
+            if isinstance(record, Reject):
+                self.requests.status[record.request] = Status.REJECTED
+                self.requests.reasons[record.request] = record.reason
+            elif isinstance(record, Abort):
+                self.requests.status[record.request] = Status.ABORTED
+                self._aborted[record.request] = record.time_ns
+            elif isinstance(record, End):
+                self._end_ns = record.time_ns
+
+    def _steps(self, steps: StepColumns, records: list[Turn | Stretch]) -> None:
+        """Records of one engine. Everything is bound to a local name first: this is the loop that costs."""
         requests = self.requests
         first_step, first_ns = requests.first_step, requests.first_ns
         last_step, finish_ns, status = requests.last_step, requests.finish_ns, requests.status
+        spans_ns, add_span, stretches = steps.spans_ns, steps.spans_ns.append, steps.stretches
+        add_start, add_batch = steps.run_start_ns.append, steps.run_batch.append
         completed = Status.COMPLETED.value
-        for turn, end_ns, start_ns, before in told:
-            ended = turn.ended
+        last_end_ns = steps.last_end_ns
+        for record in records:
+            if type(record) is not Turn:
+                last_end_ns = stretches(record, last_end_ns)  # type: ignore[arg-type] # mypy does not narrow by type()
+                continue
+            ended = record.ended
+            before = len(spans_ns) - 1
             if ended is not None:
-                for request in turn.first:
+                ended_ns = last_end_ns if ended == before else last_end_ns - sum(spans_ns[ended + 1 :])
+                for request in record.first:
                     first_step[request] = ended
-                    first_ns[request] = end_ns
+                    first_ns[request] = ended_ns
                     if self._held:
                         self._resume(request, ended)
-                for request in turn.finished:
+                for request in record.finished:
                     last_step[request] = ended
-                    finish_ns[request] = end_ns
+                    finish_ns[request] = ended_ns
                     status[request] = completed
-                if turn.late:
-                    self._late(turn, ended)
-            if turn.admitted:
-                self._admit(steps, turn, start_ns)
-            if turn.preempted or turn.skipped:
-                self._hold(turn, before)
+                if record.late:
+                    self._late(record, ended)
+            if record.step is not None:
+                start_ns = record.time_ns
+                if start_ns > last_end_ns:
+                    steps.idle(last_end_ns, start_ns)
+                else:
+                    start_ns = last_end_ns
+                add_start(start_ns)
+                add_batch(record.scheduled)
+                end_ns = start_ns + record.duration_ns
+                add_span(end_ns - last_end_ns)
+                last_end_ns = end_ns
+                if record.admitted or record.chunks:
+                    self._admit(steps, record, start_ns)
+            if record.preempted or record.skipped:
+                self._hold(record, before)
+        steps.last_end_ns = last_end_ns
+        steps.least_free_blocks = min([steps.least_free_blocks, *[record.free_blocks for record in records]])
 
     def _late(self, turn: Turn, ended: int) -> None:
         requests = self.requests
@@ -267,6 +264,7 @@ class Collector:
             self._resume(request, ended)
 
     def _admit(self, steps: StepColumns, turn: Turn, start_ns: int) -> None:
+        steps.prefill_steps += 1
         if turn.running > steps.most_running:
             steps.most_running = turn.running
         starts_ns = self.requests.start_ns

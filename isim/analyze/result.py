@@ -25,7 +25,16 @@ from isim.analyze.schema import (
     Throughput,
     WarmUp,
 )
-from isim.analyze.windows import WarmUpCut, batch_over_time, busy_ns, high_water_blocks, load, rates, warm_up_cut
+from isim.analyze.windows import (
+    WarmUpCut,
+    batch_over_time,
+    busy_ns,
+    high_water_blocks,
+    load,
+    rates,
+    warm_up_cut,
+    whole_rates,
+)
 from isim.cost.memory import KvCapacity
 from isim.model.spec import Confidence
 from isim.record.records import RejectReason
@@ -87,7 +96,7 @@ def analyze(collector: Collector, facts: Facts) -> Analysis:
         counts=_counts(collector, counts, cut),
         latency=latency(collector, counts, cut.first_measured),
         throughput=Throughput(
-            whole_run=rates(collector, first_ns, end_ns),
+            whole_run=whole_rates(collector, counts, first_ns, end_ns),
             steady_state=rates(collector, steady_ns, last_ns) if steady_ns < last_ns else None,
         ),
         kv=_kv(collector, facts.capacity),

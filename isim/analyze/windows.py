@@ -69,7 +69,19 @@ def rates(collector: Collector, start_ns: int, end_ns: int) -> Rates:
     for request, step, previous in requests.late():
         from_step, to_step = bounds[requests.engine[request]]
         output_tokens -= max(0, min(step - 1, to_step) - max(previous + 1, from_step) + 1)
-    duration_ns = max(0, end_ns - start_ns)
+    return _rates(start_ns, end_ns, completed, input_tokens, output_tokens)
+
+
+def whole_rates(collector: Collector, tokens: Sequence[int], start_ns: int, end_ns: int) -> Rates:
+    """The rates of a window that holds the whole run; `tokens` is the output of each request."""
+    requests = collector.requests
+    started = zip(requests.input_tokens, requests.first_step, strict=True)
+    input_tokens = sum([prompt_tokens for prompt_tokens, first in started if first != NEVER])
+    return _rates(start_ns, end_ns, requests.status.count(Status.COMPLETED), input_tokens, sum(tokens))
+
+
+def _rates(start_ns: int, end_ns: int, completed: int, input_tokens: int, output_tokens: int) -> Rates:
+    duration_ns = end_ns - start_ns
     return Rates(
         start_ns=start_ns,
         end_ns=end_ns,
