@@ -1,0 +1,1 @@
+"""What is asked: run files, strictly read, as frozen values with every default resolved."""

@@ -287,6 +287,10 @@ def test_all_complaints_come_at_once_in_order() -> None:
             ["engine.enable_chunked_prefill=false", "engine.max_num_batched_tokens=8192"],
             "without chunked prefill, found 8192",
         ),
+        (
+            ["model=qwen3-14b", "hardware.count=8", "engine.tensor_parallel_size=6"],
+            "into which 40 attention and 8 key-value heads can be split, found 6",
+        ),
         (["model=llama"], 'did you mean "llama-2-7b"'),
         (["model=lama-3.1-8b"], 'did you mean "llama-3.1-8b"?'),
         (["hardware.gpu.dense_flops.float8_e4m3=3958 TFLOPS"], "structured sparsity"),
