@@ -58,16 +58,17 @@ def latency(collector: Collector, counts: Sequence[int], first_measured: int) ->
             decode_ns += finish_ns - first_ns
             gaps += tokens - 1
             tpot.append(rounded(finish_ns - first_ns, tokens - 1))
+    whole = {
+        "ttft_ns": distribution(ttft),
+        "tpot_ns": distribution(tpot),
+        "e2e_ns": distribution(e2e),
+        "queue_ns": distribution(queue),
+    }
+    del queue, ttft, tpot, e2e  # the pool is as large again
     pool: dict[int, array[int]] = {}
     for engine in range(len(collector.engines)):
         _pool_gaps(collector, engine, first_measured, pool)
-    return Latency(
-        ttft_ns=distribution(ttft),
-        tpot_ns=distribution(tpot),
-        itl_ns=_distribution(gaps, decode_ns, pooled_percentiles(pool)),
-        e2e_ns=distribution(e2e),
-        queue_ns=distribution(queue),
-    )
+    return Latency(itl_ns=_distribution(gaps, decode_ns, pooled_percentiles(pool)), **whole)
 
 
 def distribution(values: list[int]) -> Distribution:
@@ -85,7 +86,7 @@ def _pool_gaps(collector: Collector, engine: int, first_measured: int, pool: dic
     """Add the gaps between tokens of the measured requests of one engine to the pool: weight -> gaps."""
     steps = collector.engines[engine]
     requests = collector.requests
-    change = [0] * (len(steps.spans_ns) + 1)
+    change = array("i", [0]) * (len(steps.spans_ns) + 1)
     rows = zip(requests.engine, requests.status, requests.first_step, requests.last_step, strict=True)
     for where, status, first, last in islice(rows, first_measured, None):
         if status == _COMPLETED and where == engine:
