@@ -14,7 +14,6 @@ from isim.analyze.collect import Collector
 from isim.analyze.describe import simulated
 from isim.analyze.result import Analysis, Facts, analyze, encode
 from isim.analyze.schema import ReplayState
-from isim.analyze.table import write_requests
 from isim.cli.folder import LOG, REQUESTS, RESULT, SCENARIO, OutFolder
 from isim.cli.output import emit, say
 from isim.record.errors import CausalityError
@@ -80,6 +79,7 @@ def _run_in_memory(scenario: Scenario, wishes: Wishes) -> Analysis:
 
 def _run_to_folder(scenario: Scenario, wishes: Wishes, folder: OutFolder) -> Analysis:
     """The replay, if any, reads the log back from its file."""
+    from isim.analyze.table import write_requests
     from isim.scenario.resolve import relocated, resolved_yaml
 
     with folder:

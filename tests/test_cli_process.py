@@ -1,0 +1,90 @@
+"""The command as a process: what it imports, that its bytes depend on nothing, that a closed pipe is no error."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_cli_verbs import RUN_FILE
+
+HEAVY = ("numpy", "scipy", "rich", "zstandard", "attrs", "attr", "pydantic", "isim.replay", "isim.report.terminal")
+
+
+def isim(*arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "isim", *arguments],
+        capture_output=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+@pytest.fixture
+def run_file(tmp_path: Path) -> str:
+    path = tmp_path / "tiny.yaml"
+    path.write_text(RUN_FILE)
+    return str(path)
+
+
+def loaded(*arguments: str) -> list[str]:
+    code = (
+        f"import sys; from isim.cli.main import main; main({list(arguments)!r}); print(*sys.modules, file=sys.stderr)"
+    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return process.stderr.split()
+
+
+@pytest.mark.parametrize("form", ["--quiet", "--json"])
+def test_a_bare_run_loads_nothing_it_does_not_need(run_file: str, form: str) -> None:
+    modules = loaded("run", run_file, "--no-log", "--no-replay", form)
+    assert [name for name in HEAVY if name in modules] == []
+    assert "isim.run" in modules
+
+
+def test_the_version_loads_next_to_nothing() -> None:
+    modules = loaded("--version")
+    assert [name for name in modules if name.split(".")[0] in (*HEAVY, "msgspec", "simpy", "ruamel")] == []
+
+
+def test_help_names_every_verb() -> None:
+    process = isim("--help")
+    assert process.returncode == 0
+    for verb in (b"run", b"replay", b"report", b"validate", b"presets", b"schema"):
+        assert verb in process.stdout
+
+
+def test_the_same_bytes_with_any_hash_seed(run_file: str, tmp_path: Path) -> None:
+    for seed in ("0", "1", "4242"):
+        assert isim("run", run_file, "--quiet", "--out", str(tmp_path / seed), PYTHONHASHSEED=seed).returncode == 0
+    names = ("result.json", "requests.csv", "scenario.yaml", "log.jsonl.zst")
+    for name in names:
+        first, *others = [(tmp_path / seed / name).read_bytes() for seed in ("0", "1", "4242")]
+        assert others == [first, first]
+
+
+def test_a_reader_that_goes_away_is_no_error(run_file: str) -> None:
+    for arguments in (["presets"], ["run", run_file, "--json", "--no-replay"]):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "isim", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0
+        process.stderr.close()
+
+
+def test_a_terminal_that_knows_only_ascii(run_file: str) -> None:
+    process = isim("run", run_file, "--no-replay", PYTHONIOENCODING="ascii")
+    assert process.returncode == 0
+    assert process.stdout.isascii()
+    assert b"KV memory" in process.stdout
+
+
+def test_columns_are_obeyed(run_file: str) -> None:
+    process = isim("run", run_file, "--no-replay", COLUMNS="120", PYTHONIOENCODING="utf-8")
+    widths = [len(line) for line in process.stdout.decode().splitlines()]
+    assert max(widths) == 120
