@@ -16,7 +16,6 @@ from isim.model.spec import Precision, precision_of
 from isim.policy.vllm.scheduler import Scheduler
 from isim.record.log import Log
 from isim.record.records import EngineLimits
-from isim.scenario.presets.gpus import GpuSpec, LinkSpec
 from isim.scenario.types import Linear, Roofline, Scenario, UnpublishedRate
 from isim.serve.arrivals import send
 from isim.serve.census import Census
@@ -70,15 +69,6 @@ def _precision(scenario: Scenario) -> Precision:
     )
 
 
-def _gpu(scenario: Scenario) -> GpuSpec:
-    """The GPU with the links the run file gives it."""
-    gpu, given = scenario.hardware.gpu, scenario.hardware.interconnect
-    if given is None or gpu.link is None:
-        return gpu
-    link = LinkSpec(kind=gpu.link.kind, bandwidth_bytes_per_s=given.bandwidth_bytes_per_s)
-    return msgspec.structs.replace(gpu, link=link)
-
-
 def _capacity(scenario: Scenario) -> KvCapacity:
     engine = scenario.engine
     limits = MemoryLimits(
@@ -90,7 +80,7 @@ def _capacity(scenario: Scenario) -> KvCapacity:
         max_model_len=engine.max_model_len,
         num_gpu_blocks_override=engine.num_gpu_blocks_override,
     )
-    return kv_capacity(scenario.model.spec, _gpu(scenario), _precision(scenario), limits)
+    return kv_capacity(scenario.model.spec, scenario.hardware.gpu, _precision(scenario), limits)
 
 
 def _limits(scenario: Scenario, num_blocks: int) -> EngineLimits:
@@ -118,7 +108,7 @@ def _cost(scenario: Scenario) -> CostModel:
     engine = scenario.engine
     inputs = RooflineInputs(
         model=scenario.model.spec,
-        gpu=_gpu(scenario),
+        gpu=scenario.hardware.gpu,
         precision=_precision(scenario),
         tensor_parallel_size=engine.tensor_parallel_size,
         max_num_seqs=engine.max_num_seqs,

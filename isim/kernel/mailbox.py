@@ -17,22 +17,25 @@ class Mailbox(Generic[T]):
     """Items under keys for the owner of an alarm.
 
     Senders of an earlier rank than the owner's have all put before it wakes, so it sees an instant's items together.
-    Items of one key stay in the order they were put: only one sender should use a key.
+    Items of one key stay in the order they were put: only one sender should use a key. An owner that could do nothing
+    about an item before it wakes anyway sets `wakes` to False meanwhile.
     """
 
-    __slots__ = ("_alarm", "_items")
+    __slots__ = ("_alarm", "_items", "wakes")
 
     def __init__(self, alarm: Alarm) -> None:
         self._alarm = alarm
         self._items: list[tuple[Key, T]] = []
+        self.wakes = True
 
     def __len__(self) -> int:
         return len(self._items)
 
     def put(self, key: Key, item: T) -> None:
-        """Leave an item and fire the owner's alarm."""
+        """Leave an item and fire the owner's alarm, unless the owner does not want to be woken."""
         self._items.append((key, item))
-        self._alarm.fire()
+        if self.wakes:
+            self._alarm.fire()
 
     def take(self) -> list[T]:
         """Everything that is there, in the order of keys; the mailbox is empty then."""

@@ -149,7 +149,7 @@ class Turn(Record, kw_only=True, tag="turn"):
     step       the step decided now, if it schedules tokens and is no part of a stretch
     admitted   (request, tokens found in the prefix cache, tokens scheduled), in order; new and resumed
     chunks     (request, tokens) of running requests that are scheduled for something else than one decode token
-    skipped    running requests with tokens due that got none for want of budget
+    skipped    running requests with tokens due that got none, in running order, whatever the reason
     preempted  in order
     scheduled, tokens, sampled, context   of the decided step: requests; new tokens; requests that will get a token
                from it; sum over its requests of tokens computed before the step, cache hits included

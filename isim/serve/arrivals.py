@@ -22,7 +22,7 @@ def send(kernel: Kernel, requests: Iterator[Request], router: Mailbox[Request], 
         now_ns = kernel.now_ns
         for request in requests:
             if request.arrival_ns != now_ns:
-                now_ns = request.arrival_ns
+                now_ns = census.quiet_until_ns = request.arrival_ns
                 alarm.set_at(now_ns)
                 yield alarm.wait()
             census.arrived += 1

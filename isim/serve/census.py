@@ -1,7 +1,12 @@
-"""Who is in the system: every request is counted in once and out once, and the run ends when nobody is left."""
+"""Who is in the system: every request is counted in once and out once, and the run ends when nobody is left.
+
+It also holds the outlook: the time before which nobody new comes. An engine that knows it need not be woken by
+arrivals it could do nothing about yet. It is a promise of whoever makes the arrivals; 0 promises nothing.
+"""
 
 from __future__ import annotations
 
+from isim.kernel.clock import SAFE_MAX_NS
 from isim.kernel.kernel import Kernel
 
 
@@ -11,6 +16,7 @@ class Census:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._closed = False
+        self.quiet_until_ns = 0
         self.arrived = 0
         self.completed = 0
         self.rejected = 0
@@ -21,7 +27,9 @@ class Census:
         return self.arrived - self.completed - self.rejected - self.aborted
 
     def close(self) -> None:
+        """No request will come any more."""
         self._closed = True
+        self.quiet_until_ns = SAFE_MAX_NS
         self.settle()
 
     def settle(self) -> None:

@@ -6,8 +6,9 @@ step under way (synchronous) a step is decided when the one before has ended. Wi
 when the one before it starts. A step without tokens takes no time, but it takes a place among those under way.
 
 A steady decision is taken many times at once: a *stretch* holds the device for as many equal steps as the scheduler's
-horizon allows. If somebody arrives who might be admitted, the stretch is cut to end at the first moment of decision at
-or after the arrival; only then is the scheduler advanced, by the steps that really were.
+horizon allows, and no longer than to the first moment of decision at or after the next arrival, where that is known to
+come and might be admitted. Where it is not known, whoever arrives wakes the engine and the stretch is cut. Only when it
+ends is the scheduler advanced, by the steps that really were.
 """
 
 from __future__ import annotations
@@ -116,7 +117,9 @@ class Engine:
                 self._say(None)
                 if not self.has_news():
                     actor.waits_for = "requests"
+                    self.mailbox.wakes = True
                     yield self._alarm.wait()
+                    self.mailbox.wakes = False
                 continue
             else:
                 self._say(None)
@@ -186,45 +189,72 @@ class Engine:
         `ends_ns` are the ends of the steps after the start of the lease, from 0 on. The engine decides again at
         `ends_ns[turn]`: with one step under way when the last of the stretch has ended, with two when it starts.
         """
-        scheduler = self.scheduler
+        scheduler, under_way = self.scheduler, self._under_way
         decided_ns = self._kernel.now_ns
-        running, free_blocks = len(scheduler.running), scheduler.pool.free
+        running = len(scheduler.running)
         ahead = scheduler.depth - 1
         steps = min(self.stretch_limit(), self._reach)
         if steps > 1:
             steps = 1 + min(steps - 1, scheduler.horizon(plan))
         durations_ns = self._cost.decode_series_ns(plan.decodes, plan.decode_context, steps)
         ends_ns = list(accumulate(durations_ns, initial=0))
-        turn = steps - ahead
-        if turn or not ahead:
-            lease = self._hold(ends_ns[-1], ends_ns[turn] if ahead else None)
-        else:
-            lease = self._hold(ends_ns[-1])
-        if len(self._under_way) < ahead:
+        if len(under_way) < ahead:
             # From idle the pipeline is not full yet: the next decision follows at once.
-            self._under_way.append((lease, ends_ns[-1]))
-            self._finish_stretch(plan, decided_ns, durations_ns, running, free_blocks)
+            under_way.append((self._hold(ends_ns[-1]), ends_ns[-1]))
+            self._finish_stretch(plan, decided_ns, durations_ns, running)
             return
-        if turn and ahead and self._under_way[0][0] is not None:
-            self._under_way[0][0].mute()
+        turn = steps - ahead
+        mailbox = self.mailbox
+        if turn + ahead > 1 and scheduler.open_to_newcomers():
+            turn, mailbox.wakes = self._foresee(ends_ns, turn)
+        outcome_due = ahead > 0 and turn > 0 and scheduler.outcome_due()
+        if turn and ahead:
+            lease = self._hold(ends_ns[turn + 1], ends_ns[turn])
+            before = under_way[0][0]
+            if before is not None and not outcome_due:
+                before.mute()
+        else:
+            lease = self._hold(ends_ns[turn + ahead])
         actor.waits_for = "the end of a stretch"
         while not self._decides_now(lease, ends_ns, turn):
             yield self._alarm.wait()
-            if self.has_news():
-                open_to_newcomers = scheduler.open_to_newcomers()
+            if mailbox.wakes and self.has_news():
                 self.take_in()
-                if open_to_newcomers:
-                    turn = self._cut(lease, ends_ns, turn)
+                turn = self._cut(lease, ends_ns, turn)
+            if outcome_due and turn and self._decides_now(lease, ends_ns, 0):
+                outcome_due = False
+                self._take_output()
+                self.take_in()
+                self._say(None)
+        mailbox.wakes = False
         done = turn + ahead
         del durations_ns[done:]
         self._reach = max(_FIRST_REACH, 2 * done)
         if done > 1:
             scheduler.advance(done - 1)
         if ahead and turn:
-            self._under_way.popleft()
-            self._under_way.append((lease, ends_ns[turn]))
-        self._under_way.append((lease, ends_ns[done]))
-        self._finish_stretch(plan, decided_ns, durations_ns, running, scheduler.pool.free)
+            under_way[0] = (lease, ends_ns[turn])
+        under_way.append((lease, ends_ns[done]))
+        self._finish_stretch(plan, decided_ns, durations_ns, running)
+
+    def _foresee(self, ends_ns: list[int], turn: int) -> tuple[int, bool]:
+        """Where a stretch must end for the next arrival there can be, and whether earlier ones may come after all.
+
+        The device is this engine's own, so the start of the stretch is known: now, or the end of the step under way.
+        """
+        now_ns = self._kernel.now_ns
+        quiet_until_ns = self.census.quiet_until_ns
+        if quiet_until_ns <= now_ns:
+            return turn, True
+        ahead = self.scheduler.depth - 1
+        start_ns = now_ns
+        if ahead:
+            lease, offset_ns = self._under_way[0]
+            if lease is not None:
+                if lease.start_ns is None:
+                    return turn, True
+                start_ns = lease.start_ns + offset_ns
+        return min(turn, max(1 - ahead, bisect_left(ends_ns, quiet_until_ns - start_ns))), False
 
     def _decides_now(self, lease: Lease, ends_ns: list[int], turn: int) -> bool:
         if turn:
@@ -243,9 +273,7 @@ class Engine:
         lease.shorten(ends_ns[sooner + ahead], ends_ns[sooner] if ahead else None)
         return sooner
 
-    def _finish_stretch(
-        self, plan: Plan, decided_ns: int, durations_ns: list[int], running: int, free_blocks: int
-    ) -> None:
+    def _finish_stretch(self, plan: Plan, decided_ns: int, durations_ns: list[int], running: int) -> None:
         steps = len(durations_ns)
         self._kernel.spend(steps, self._name)
         if steps > 1 and durations_ns.count(durations_ns[0]) == steps:
@@ -261,7 +289,7 @@ class Engine:
                 batch=plan.decodes,
                 context=plan.decode_context,
                 running=running,
-                free_blocks=free_blocks,
+                free_blocks=self.scheduler.pool.free,
             )
         )
 

@@ -37,7 +37,7 @@ def admit(table: Scheduler, plan: Plan, flight: Flight) -> None:
         if max(needed, whole) > room:
             plan.blocked = Blocked.BLOCKS
             return
-        waiting.pop()
+        waiting.take()
         pool.touch(hits)
         sequence.blocks = hits + pool.take(needed)
         sequence.registered = len(hits)

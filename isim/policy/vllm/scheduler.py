@@ -197,27 +197,41 @@ class Scheduler:
     # ---- runs of equal decisions
 
     def horizon(self, plan: Plan) -> int:
-        """How many more decisions after this steady `plan` are like it, if nobody new comes in."""
-        decoders = self.decoders
-        if not decoders.count or len(self.flights) < self._depth:
+        """How many more decisions after this steady `plan` are like it, if nobody new comes in.
+
+        The oldest step under way, unless it is the one just decided, may still bring an outcome before the first of
+        them: `outcome_due`. Nothing after it does.
+        """
+        decoders, flights = self.decoders, self.flights
+        if not decoders.count or len(flights) < self._depth or not flights[-1].quiet:
             return 0
         if self._quotable and plan.blocked is Blocked.BLOCKS:
             return 0
-        for flight in self.flights:
-            if flight.step < 0 or not flight.quiet:
+        if self._depth > 1:
+            oldest = flights[0]
+            if oldest.step < 0 or (oldest.ending and (self.waiting or not self.open_to_newcomers())):
                 return 0
         return decoders.ticks_within(self.pool.free, decoders.ticks_to_end())
 
+    def outcome_due(self) -> bool:
+        """Whether the step before the one just decided brings something that needs saying: call `update` at its end."""
+        return len(self.flights) > 1 and not self.flights[0].quiet
+
     def advance(self, steps: int) -> None:
-        """Decide `steps` more steps, no more than `horizon` allowed, taking in the output of as many."""
-        decoders = self.decoders
+        """Decide `steps` more steps, no more than `horizon` allowed, taking in the output of as many.
+
+        If the output that was due has been taken in by `update`, one less.
+        """
+        decoders, flights = self.decoders, self.flights
         line = decoders.openings(steps)
         for sequence, block in zip(line, self.pool.take(len(line)), strict=True):
             sequence.blocks.append(block)
         self.steps += steps
-        for flight in self.flights:
+        if len(flights) < self._depth:
+            flights.appendleft(Flight(flights[0].step - 1))
+        for flight in flights:
             flight.step += steps
-        self.flights[-1].ending = decoders.advance(steps)
+        flights[-1].ending = decoders.advance(steps)
         self.publish()
 
     # ---- what the passes share

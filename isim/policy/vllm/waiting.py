@@ -20,37 +20,23 @@ class Waiting(Protocol):
         ...
 
     def first(self) -> Sequence: ...
-    def pop(self) -> Sequence: ...
+    def take(self) -> Sequence: ...
     def remove(self, sequence: Sequence) -> None: ...
     def in_order(self) -> list[Sequence]: ...
 
 
-class FirstComeQueue:
+class FirstComeQueue(deque[Sequence]):
     """New requests at the end, preempted ones at the front."""
 
-    def __init__(self) -> None:
-        self._queue: deque[Sequence] = deque()
-
-    def __len__(self) -> int:
-        return len(self._queue)
-
-    def add(self, sequence: Sequence) -> None:
-        self._queue.append(sequence)
-
-    def put_back(self, sequence: Sequence) -> None:
-        self._queue.appendleft(sequence)
+    add = deque.append
+    put_back = deque.appendleft
+    take = deque.popleft
 
     def first(self) -> Sequence:
-        return self._queue[0]
-
-    def pop(self) -> Sequence:
-        return self._queue.popleft()
-
-    def remove(self, sequence: Sequence) -> None:
-        self._queue.remove(sequence)
+        return self[0]
 
     def in_order(self) -> list[Sequence]:
-        return list(self._queue)
+        return list(self)
 
 
 class PriorityQueue:
@@ -70,7 +56,7 @@ class PriorityQueue:
     def first(self) -> Sequence:
         return self._heap[0][4]
 
-    def pop(self) -> Sequence:
+    def take(self) -> Sequence:
         return heappop(self._heap)[4]
 
     def remove(self, sequence: Sequence) -> None:
