@@ -1,0 +1,51 @@
+"""The numbers of a real log against the token times of the slow engine, which writes no log."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from product import as_requests, play
+from test_analyze_collect import naive
+from toy_facts import analysis_of
+from workload_fuzz import finite_runs, quoted_ids
+
+BATCHES = 4
+CASES = 100
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_every_latency_and_count(batch: int) -> None:
+    for seed, (limits, asked, coefficients), slow in finite_runs(range(batch * CASES, (batch + 1) * CASES)):
+        quoted = quoted_ids(asked)
+        result = analysis_of(play(limits, as_requests(asked, quoted), coefficients).records).result
+        single = analysis_of(play(limits, as_requests(asked, quoted), coefficients, max_stretch=1).records).result
+        # An outcome inside a stretch frees blocks between two of its decisions; only single steps show the level before.
+        assert msgspec.structs.replace(result, kv=single.kv, load=single.load) == single, seed
+        done = [(request, slow.requests[request.id]) for request in asked if slow.requests[request.id].token_ns]
+        assert [slow.requests[request.id].token_ns for request in asked if not slow.requests[request.id].rejected] == [
+            outcome.token_ns for _, outcome in done
+        ]
+        starts: dict[str, int] = {}
+        for step in slow.steps:
+            for name, *_ in step.scheduled:
+                starts.setdefault(name, step.start_ns)
+        latency = result.latency
+        naive((outcome.token_ns[0] - request.arrival_ns for request, outcome in done), latency.ttft_ns)
+        naive((outcome.token_ns[-1] - request.arrival_ns for request, outcome in done), latency.e2e_ns)
+        naive((starts[request.id] - request.arrival_ns for request, _ in done), latency.queue_ns)
+        naive(
+            [
+                after - before
+                for _, outcome in done
+                for before, after in zip(outcome.token_ns, outcome.token_ns[1:], strict=False)
+            ],
+            latency.itl_ns,
+        )
+        counts = result.counts
+        assert counts.completed == len(done), seed
+        assert counts.preemptions == len(slow.preempted), seed
+        assert counts.output_tokens == sum(len(outcome.token_ns) for _, outcome in done), seed
+        assert counts.hit_tokens == sum(outcome.admissions[0].hit_tokens for _, outcome in done), seed
+        assert counts.resumed_hit_tokens == sum(a.hit_tokens for _, outcome in done for a in outcome.admissions[1:])
+        assert result.steps.total == len(slow.steps), seed
+        assert single.kv.high_water_blocks == slow.max_blocks_used, seed
