@@ -19,7 +19,7 @@ def test_every_latency_and_count(batch: int) -> None:
         quoted = quoted_ids(asked)
         result = analysis_of(play(limits, as_requests(asked, quoted), coefficients).records).result
         single = analysis_of(play(limits, as_requests(asked, quoted), coefficients, max_stretch=1).records).result
-        # An outcome inside a stretch frees blocks between two of its decisions; only single steps show the level before.
+        # An outcome inside a stretch frees blocks between two of its decisions; single steps show the level before.
         assert msgspec.structs.replace(result, kv=single.kv, load=single.load) == single, seed
         done = [(request, slow.requests[request.id]) for request in asked if slow.requests[request.id].token_ns]
         assert [slow.requests[request.id].token_ns for request in asked if not slow.requests[request.id].rejected] == [
