@@ -1,6 +1,11 @@
-"""A resolved scenario in words: one line for each of model, hardware, engine, workload and cost."""
+"""A resolved scenario in words: one line for each of model, hardware, engine, workload and cost.
+
+Of a trace it says the name, not where it lies: a result does not depend on that.
+"""
 
 from __future__ import annotations
+
+from pathlib import PurePath
 
 from isim.analyze.schema import Simulated
 from isim.scenario.types import (
@@ -94,7 +99,7 @@ def _workload(workload: AzureTrace | RequestFile | Generated) -> str:
         tokens = f"{_length(workload.input_tokens)} in, {_length(workload.output_tokens)} out"
         return f"{workload.requests} requests, {arrivals}; tokens: {tokens}"
     kind = "Azure trace" if isinstance(workload, AzureTrace) else f"requests ({workload.format.value})"
-    parts = [f"{kind} {workload.path}"]
+    parts = [f"{kind} {PurePath(workload.path).name}"]
     if workload.limit is not None:
         parts.append(f"first {workload.limit} requests")
     if workload.window is not None:
