@@ -21,7 +21,7 @@ slow: $(STAMP)
 check: $(STAMP)
 	$(BIN)/ruff check isim tests tools
 	$(BIN)/ruff format --check isim tests tools
-	$(BIN)/mypy
+	$(BIN)/mypy isim tools
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_run_code.py
 
