@@ -248,3 +248,18 @@ def test_an_interrupt_is_130_and_keeps_what_was_written(
     assert "interrupted" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
     assert (tmp_path / "out.unfinished" / LOG).stat().st_size > 0
+
+
+def test_a_replay_violation_is_3_and_keeps_the_log(
+    run_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from isim.replay.rules import ReplayViolation, Rule
+
+    def violated(_: Path) -> None:
+        raise ReplayViolation(17, Rule.END, "an end record", "no more records")
+
+    monkeypatch.setattr("isim.replay.replay_log", violated)
+    assert main(["run", run_file, "--out", str(tmp_path / "out")]) == 3
+    error = capsys.readouterr().err
+    assert "17" in error and "expected an end record" in error and "found no more records" in error
+    assert (tmp_path / "out.unfinished" / LOG).exists() and not (tmp_path / "out").exists()

@@ -108,8 +108,10 @@ def _run_with_log(scenario: Scenario, wishes: Wishes, folder: OutFolder) -> Anal
     from isim.replay import replay_log
 
     summary = replay_log(folder.path(LOG))
-    if summary.digest != finished.digest:
-        raise CausalityError(f"the log was written with digest {finished.digest} and read back with {summary.digest}")
+    if summary.log_digest != finished.digest:
+        raise CausalityError(
+            f"the log was written with digest {finished.digest} and read back with {summary.log_digest}"
+        )
     return _analysis(scenario, finished, collector, ReplayState.PASSED)
 
 
