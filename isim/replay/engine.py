@@ -7,9 +7,10 @@ the next moment is the end of the older step. A decision without tokens leaves i
 none under way it asks again if it preempted somebody, and else sleeps until an arrival or an abort.
 
 What happens at a moment follows from the log so far, except how long a step takes. So moments are worked out as soon
-as every arrival up to them is known: a moment about which there is something to tell must be the next turn, one that
-decides a steady step must be followed by a stretch, and silent ones pass. Steps within a stretch whose decisions
-cannot differ are taken in one go (`span`); all others go through the same moments as everywhere.
+as their time and every arrival up to it are known. One with something to tell must be the next turn. One that decides
+a steady step opens a stretch, or goes on with the open one: its record, told later, says how long its steps took.
+Silent ones pass. An outcome may be told while a stretch is open, when the decision that follows it goes on with it.
+Steps of a stretch whose decisions cannot differ are taken in one go; all others go through moments as everywhere.
 
 A cancellation counts from its own instant: before the output of a step that ends later, after that of one that ends
 just then.
@@ -26,8 +27,8 @@ from isim.replay.compare import compare_turn
 from isim.replay.decide import decide
 from isim.replay.member import Member, Stage
 from isim.replay.rules import Mismatch, Rule
-from isim.replay.scheduler import Scheduler
-from isim.replay.span import Span, check_durations, linear_ns
+from isim.replay.scheduler import Decision, Scheduler
+from isim.replay.span import Span, check_duration, check_durations
 
 
 class Step(msgspec.Struct, eq=False):
@@ -40,12 +41,14 @@ class Step(msgspec.Struct, eq=False):
 
 
 class _Steady(msgspec.Struct, eq=False):
-    """A steady step that is decided and waits for its stretch."""
+    """A steady step that is decided while its stretch is not told yet, with the totals after its decision."""
 
-    step: int
+    at: Step
     decided_ns: int
     batch: int
     context: int
+    running: int
+    free_blocks: int
 
 
 class Engine:
@@ -64,7 +67,8 @@ class Engine:
         self._flight: list[Step] = []
         self._next_ns: int | None = None
         self._output_due = False
-        self._steady: _Steady | None = None
+        self._open: list[_Steady] = []
+        self._quiet_since_ns: int | None = None
 
     @property
     def steps(self) -> int:
@@ -74,7 +78,7 @@ class Engine:
     @property
     def busy(self) -> bool:
         """A step is under way, or a moment is due."""
-        return self._next_ns is not None or self._steady is not None
+        return self._next_ns is not None or bool(self._flight)
 
     def arrive(self, time_ns: int, member: Member) -> None:
         """A request that can run came."""
@@ -87,49 +91,46 @@ class Engine:
     def settle(self, before_ns: int) -> None:
         """Pass the moments before an instant that has been reached; none may have something to tell."""
         while self._next_ns is not None and self._next_ns < before_ns:
-            turn = self._moment()
-            if turn is not None:
-                raise Mismatch(Rule.CAUSALITY, f"first {_in_words(turn)}", "no such record")
+            self._pass_moment()
 
     def turn(self, record: Turn) -> None:
         """Check a turn."""
         self.settle(record.time_ns)
-        if self._steady is not None:
-            raise Mismatch(Rule.STRETCH, f"a stretch from step {self._steady.step}", "a turn")
         if self._next_ns != record.time_ns:
             raise Mismatch(Rule.CAUSALITY, self._when(), f"a turn at {record.time_ns} ns")
+        open_steps = len(self._open)
         expected = self._moment()
         if expected is None:
             raise Mismatch(Rule.CAUSALITY, f"no turn: nothing to tell at {record.time_ns} ns", "a turn")
+        if open_steps and (expected.step is not None or expected.preempted):
+            raise Mismatch(Rule.STRETCH, f"a stretch from step {self._open[0].at.index} first", "a turn")
         compare_turn(expected, record, self.scheduler.limits)
         self.preemptions += len(record.preempted)
-        if record.step is None:
-            if record.duration_ns:
-                raise Mismatch(Rule.DURATION, "0 ns, as no step was decided", f"{record.duration_ns} ns")
-            return
-        if self._cost is not None:
-            due_ns = linear_ns(self._cost, record.tokens, record.scheduled, record.context)
-            if record.duration_ns != due_ns:
-                raise Mismatch(Rule.DURATION, f"{due_ns} ns by the linear cost", f"{record.duration_ns} ns")
-        if record.duration_ns < 1:
-            raise Mismatch(Rule.DURATION, "a step of 1 ns or more", f"{record.duration_ns} ns")
-        self._start(record.time_ns, record.duration_ns)
+        check_duration(record, self._cost)
+        if record.step is not None:
+            self._ends(self._flight[-1], max(record.time_ns, self.last_end_ns) + record.duration_ns)
 
     def stretch(self, record: Stretch) -> None:
-        """Check a stretch: its first step, then that nothing else lies within it."""
-        self.settle(record.time_ns + 1)
-        first = self._steady
-        if first is None:
+        """Check a stretch: its first steps as they were decided, then that nothing else lies within it."""
+        while not self._open and self._next_ns is not None and self._next_ns <= record.time_ns:
+            self._pass_moment()
+        if not self._open:
             raise Mismatch(Rule.STRETCH, f"no stretch; {self._when()}", "a stretch")
+        first = self._open[0]
         _compare_start(first, record)
         check_durations(record, self._cost)
-        step = record.step
-        span = Span(step, max(first.decided_ns, self.last_end_ns), record)
-        last = step + record.steps - 1
-        self._start(first.decided_ns, span.duration_ns(step))
+        span = Span(record.step, max(first.decided_ns, self.last_end_ns), record)
+        last = record.step + record.steps - 1
+        for steady in self._open[: record.steps]:
+            self._goes_on(steady, record, span)
+        free_blocks = self._open[: record.steps][-1].free_blocks
+        self._open = self._open[record.steps :]
         while self.steps <= last:
             self._within(record, span, last)
-        self._compare_finish(record)
+            free_blocks = self.scheduler.pool.free
+        if record.free_blocks != free_blocks:
+            raise Mismatch(Rule.BLOCK_LEDGER, f"{free_blocks} free blocks", record.free_blocks)
+        self._check_told(record.time_ns)
 
     def finish(self, time_ns: int) -> None:
         """The log ends: nothing may be left to do for requests that are still here."""
@@ -145,11 +146,16 @@ class Engine:
             self._output_due = False
 
     def _when(self) -> str:
-        if self._steady is not None:
-            return f"a stretch from step {self._steady.step}"
-        if self._next_ns is None:
-            return "nothing until an arrival: the engine is idle"
-        return f"a record of engine {self._number} at {self._next_ns} ns"
+        if self._next_ns is not None:
+            return f"a record of engine {self._number} at {self._next_ns} ns"
+        if self._open:
+            return f"a stretch from step {self._open[0].at.index}"
+        return "nothing until an arrival: the engine is idle"
+
+    def _pass_moment(self) -> None:
+        turn = self._moment()
+        if turn is not None:
+            raise Mismatch(Rule.CAUSALITY, f"first {_in_words(turn)}", "no such record")
 
     def _moment(self) -> Turn | None:
         """What happens at the next moment, as the turn to tell; None when there is nothing to tell."""
@@ -168,13 +174,9 @@ class Engine:
         decision = decide(scheduler, in_flight=len(self._flight))
         steady = decision.steady
         if decision.scheduled:
-            step = roster.steps - 1
-            self._flight.append(Step(step, -1, decision.firsts, decision.lates))
-            self._next_ns = None
-            if steady:
-                self._steady = _Steady(step, now_ns, decision.scheduled, decision.context)
-            else:
-                turn.step, turn.scheduled, turn.tokens = step, decision.scheduled, decision.tokens
+            self._schedule(decision, now_ns)
+            if not steady:
+                turn.step, turn.scheduled, turn.tokens = roster.steps - 1, decision.scheduled, decision.tokens
                 turn.sampled, turn.context = decision.sampled, decision.context
         else:
             self._wait(now_ns, again=bool(decision.preempted))
@@ -185,6 +187,20 @@ class Engine:
         turn.running, turn.waiting = len(roster.running), len(scheduler.queue)
         turn.free_blocks = scheduler.pool.free
         return turn
+
+    def _schedule(self, decision: Decision, now_ns: int) -> None:
+        """A step is decided; when it ends is not known yet."""
+        step = Step(self.steps - 1, _UNKNOWN_NS, decision.firsts, decision.lates)
+        self._flight.append(step)
+        self._output_due = len(self._flight) == self._depth
+        self._next_ns = now_ns
+        if self._output_due:
+            self._await_output()
+        self._quiet_since_ns = None
+        if decision.steady:
+            running, free_blocks = len(self.scheduler.roster.running), self.scheduler.pool.free
+            steady = _Steady(step, now_ns, decision.scheduled, decision.context, running, free_blocks)
+            self._open.append(steady)
 
     def _output(self, step: Step, turn: Turn) -> None:
         """The output of a step that ended is processed."""
@@ -221,24 +237,36 @@ class Engine:
             else:
                 scheduler.leave(member)
 
-    def _start(self, decided_ns: int, duration_ns: int) -> None:
-        """The step decided last runs: at once, or after the one under way."""
-        flight = self._flight
-        self.last_end_ns = max(decided_ns, self.last_end_ns) + duration_ns
-        flight[-1].end_ns = self.last_end_ns
-        self._steady = None
-        self._output_due = len(flight) == self._depth
-        self._next_ns = flight[0].end_ns if self._output_due else decided_ns
+    def _ends(self, step: Step, end_ns: int) -> None:
+        """The end of a step under way becomes known."""
+        step.end_ns = self.last_end_ns = end_ns
+        if self._output_due:
+            self._await_output()
+
+    def _await_output(self) -> None:
+        """The next moment is the end of the oldest step under way, once that is known."""
+        end_ns = self._flight[0].end_ns
+        self._next_ns = None if end_ns == _UNKNOWN_NS else end_ns
 
     def _wait(self, now_ns: int, *, again: bool) -> None:
         """Nothing was scheduled."""
+        if self._quiet_since_ns is None:
+            self._quiet_since_ns = now_ns
         self._output_due = bool(self._flight)
         if self._flight:
-            self._next_ns = self._flight[0].end_ns
+            self._await_output()
         elif again:
             self._next_ns = now_ns
         else:
             self._next_ns = self._inbox[0][0] if self._inbox else None
+
+    def _goes_on(self, steady: _Steady, record: Stretch, span: Span) -> None:
+        """A steady step is one of this stretch."""
+        step = steady.at.index
+        if steady.batch != record.batch:
+            what = f"a stretch that ends before step {step}: {steady.batch} requests are served"
+            raise Mismatch(Rule.STRETCH, what, f"{record.steps} steps of {record.batch}")
+        self._ends(steady.at, span.start_ns(step + 1))
 
     def _within(self, record: Stretch, span: Span, last: int) -> None:
         """Go on within a stretch: many steps that cannot differ, or the next moment as anywhere."""
@@ -247,16 +275,12 @@ class Engine:
             self._pass(span, count)
             return
         step = self.steps
-        told = self._moment()
-        steady = self._steady
-        if told is not None or steady is None or steady.batch != record.batch:
-            what = "nothing is scheduled"
-            if told is not None:
-                what = _in_words(told)
-            elif steady is not None:
-                what = f"{steady.batch} requests are served"
-            raise Mismatch(Rule.STRETCH, f"a stretch that ends before step {step}: {what}", f"{record.steps} steps")
-        self._start(steady.decided_ns, span.duration_ns(step))
+        told = self._moment() if self._next_ns is not None else None
+        if told is None and self._open:
+            self._goes_on(self._open.pop(), record, span)
+            return
+        what = "nothing is scheduled" if told is None else _in_words(told)
+        raise Mismatch(Rule.STRETCH, f"a stretch that ends before step {step}: {what}", f"{record.steps} steps")
 
     def _alike(self, record: Stretch, span: Span, last: int) -> int:
         """How many of the coming steps are decided just like the one before."""
@@ -296,18 +320,22 @@ class Engine:
         self.last_end_ns = self._flight[-1].end_ns
         self._next_ns = self._flight[0].end_ns
 
-    def _compare_finish(self, record: Stretch) -> None:
-        running, free = len(self.scheduler.roster.running), self.scheduler.pool.free
-        if record.running != running:
-            raise Mismatch(Rule.QUEUES, f"{running} running", record.running)
-        if record.free_blocks != free:
-            raise Mismatch(Rule.BLOCK_LEDGER, f"{free} free blocks", record.free_blocks)
-        while self._next_ns is not None and self._next_ns < record.time_ns:
-            due_ns = self._next_ns
-            if self._moment() is not None or self._steady is not None:
-                raise Mismatch(Rule.STRETCH, f"the stretch told at {due_ns} ns", f"{record.time_ns} ns")
-        if self._next_ns != record.time_ns:
-            raise Mismatch(Rule.STRETCH, f"the stretch told at {self._next_ns} ns", f"{record.time_ns} ns")
+    def _check_told(self, time_ns: int) -> None:
+        """A stretch is told at the next decision or outcome; a moment that brings neither may pass before."""
+        first_ns = self._quiet_since_ns if self._quiet_since_ns is not None else self._next_ns
+        if self._open:
+            first_ns = self._open[0].decided_ns
+        elif time_ns != first_ns:
+            while self._next_ns is not None and self._next_ns < time_ns and not self._open:
+                if self._moment() is not None:
+                    break
+            if self._next_ns == time_ns and not self._open:
+                return
+        if time_ns != first_ns:
+            raise Mismatch(Rule.STRETCH, f"the stretch told at {first_ns} ns", f"{time_ns} ns")
+
+
+_UNKNOWN_NS = -1
 
 
 def _seq(member: Member) -> int:
@@ -316,14 +344,16 @@ def _seq(member: Member) -> int:
 
 def _compare_start(first: _Steady, record: Stretch) -> None:
     """The first step of a stretch against what was decided."""
-    if record.step != first.step:
-        raise Mismatch(Rule.STEP_NUMBER, f"step {first.step}", f"step {record.step}")
+    if record.step != first.at.index:
+        raise Mismatch(Rule.STEP_NUMBER, f"step {first.at.index}", f"step {record.step}")
     if record.schedule_ns != first.decided_ns:
         raise Mismatch(Rule.CAUSALITY, f"decided at {first.decided_ns} ns", f"{record.schedule_ns} ns")
     if record.batch != first.batch:
         raise Mismatch(Rule.STEP_TOTALS, f"a batch of {first.batch}", record.batch)
     if record.context != first.context:
         raise Mismatch(Rule.STEP_TOTALS, f"a context of {first.context} tokens", record.context)
+    if record.running != first.running:
+        raise Mismatch(Rule.QUEUES, f"{first.running} running", record.running)
     if record.steps < 1:
         raise Mismatch(Rule.STRETCH_FORM, "1 step or more", record.steps)
 

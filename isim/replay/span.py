@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from itertools import accumulate
 
-from isim.record.records import LinearCoefficients, Stretch
+from isim.record.records import LinearCoefficients, Stretch, Turn
 from isim.replay.rules import Mismatch, Rule
 
 _PS_PER_NS = 1000
@@ -47,6 +47,21 @@ def linear_ns(cost: LinearCoefficients, tokens: int, requests: int, context: int
     """Duration of a step under the linear cost: the picoseconds of all parts, rounded up to whole nanoseconds."""
     total_ps = cost.base_ps + cost.per_token_ps * tokens + cost.per_request_ps * requests
     return -(-(total_ps + cost.per_context_token_ps * context) // _PS_PER_NS)
+
+
+def check_duration(turn: Turn, cost: LinearCoefficients | None) -> None:
+    """Duration of the step that a turn decides: at least 1 ns, and what the linear cost says; without a step 0."""
+    found_ns = turn.duration_ns
+    if turn.step is None:
+        if found_ns:
+            raise Mismatch(Rule.DURATION, "0 ns, as no step was decided", f"{found_ns} ns")
+        return
+    if found_ns < 1:
+        raise Mismatch(Rule.DURATION, "a step of 1 ns or more", f"{found_ns} ns")
+    if cost is not None:
+        due_ns = linear_ns(cost, turn.tokens, turn.scheduled, turn.context)
+        if found_ns != due_ns:
+            raise Mismatch(Rule.DURATION, f"{due_ns} ns by the linear cost", f"{found_ns} ns")
 
 
 def check_durations(record: Stretch, cost: LinearCoefficients | None) -> None:

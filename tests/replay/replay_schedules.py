@@ -254,7 +254,7 @@ class Converter:
         if stretch and stretch.batch == batch and stretch.steps < self.telling.max_stretch:
             stretch.steps += 1
             stretch.durations_ns.append(duration_ns)
-            stretch.free_blocks, stretch.running = free_blocks, turn.running
+            stretch.free_blocks = free_blocks
             return
         self._flush()
         self.stretch = Stretch(
