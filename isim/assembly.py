@@ -13,6 +13,7 @@ from isim.cost.memory import KvCapacity, MemoryLimits, kv_capacity
 from isim.cost.roofline import RooflineCost, RooflineInputs
 from isim.kernel.kernel import Kernel
 from isim.model.spec import Precision, precision_of
+from isim.policy.vllm.pool import BlockPool
 from isim.policy.vllm.scheduler import Scheduler
 from isim.record.log import Log
 from isim.record.records import EngineLimits
@@ -49,11 +50,17 @@ def parts_of(scenario: Scenario) -> Parts:
 
 
 def wire(
-    parts: Parts, requests: Iterator[Request], log: Log, *, kernel: Kernel, max_stretch: int | None = None
+    parts: Parts,
+    requests: Iterator[Request],
+    log: Log,
+    *,
+    kernel: Kernel,
+    max_stretch: int | None = None,
+    make_pool: type[BlockPool] = BlockPool,
 ) -> System:
-    """Arrivals, router, engine and its device, ready to run."""
+    """Arrivals, router, engine and its device, ready to run. A test may want another pool that does the same."""
     census = Census(kernel)
-    engine = Engine(kernel, 0, Scheduler(parts.limits), parts.cost, log, census, max_stretch)
+    engine = Engine(kernel, 0, Scheduler(parts.limits, make_pool), parts.cost, log, census, max_stretch)
     router = Router(kernel, parts.limits, [engine.mailbox], log, census)
     send(kernel, requests, router.mailbox, census)
     return System(kernel=kernel, census=census, engines=[engine])

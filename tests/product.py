@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import msgspec
+from block_numbers import NumberedPool
 from slow_blocks import SlowRequest
 
 from isim.assembly import Parts, System, wire
@@ -35,6 +36,12 @@ class Played(msgspec.Struct, kw_only=True):
     digest: str
     system: System
 
+    def block_order(self) -> list[int]:
+        """The free queue at the end, in the numbers of the real engine."""
+        pool = self.system.engines[0].scheduler.pool
+        assert isinstance(pool, NumberedPool)
+        return pool.order()
+
 
 def play(
     limits: EngineLimits,
@@ -64,7 +71,7 @@ def play(
     )
     kernel = Kernel(max_events=max_events, shuffle_seed=shuffle_seed)
     parts = Parts(capacity=NO_CAPACITY, limits=limits, cost=LinearCost(coefficients))
-    system = wire(parts, requests, log, kernel=kernel, max_stretch=max_stretch)
+    system = wire(parts, requests, log, kernel=kernel, max_stretch=max_stretch, make_pool=NumberedPool)
     kernel.run()
     census = system.census
     log.emit(

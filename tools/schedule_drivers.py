@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 
 import msgspec
+from block_numbers import NumberedPool
 from schedule_cases import Case, CaseRequest, Difference, play
 
 from isim.cost.linear import LinearCost
@@ -50,9 +51,14 @@ class Counted(Scheduler):
     """The scheduler, counting its decisions; requests come as the cases tell them."""
 
     def __init__(self, limits: EngineLimits) -> None:
-        super().__init__(limits)
+        super().__init__(limits, NumberedPool)
         self.names: dict[int, str] = {}
         self.calls = 0
+
+    def block_order(self) -> list[int]:
+        """The free queue in the numbers of the real engine, head first."""
+        assert isinstance(self.pool, NumberedPool)
+        return self.pool.order()
 
     def schedule(self) -> Plan:
         self.calls += 1
@@ -86,6 +92,10 @@ class Watched(Counted):
         self.views: list[View] = []
         self._preempted: dict[int, bool] = {}
         self._sampled: deque[list[int]] = deque()
+
+    def steady_steps(self) -> int:
+        """Every decision is to be made by itself, so that it is seen."""
+        return 0
 
     def schedule(self) -> Plan:
         before = self._progress()
@@ -189,7 +199,7 @@ class PolicyDriver:
         return self._scheduler.pool.free
 
     def free_block_order(self) -> Sequence[int]:
-        return self._scheduler.pool.order()
+        return self._scheduler.block_order()
 
 
 class Playback:
@@ -298,12 +308,12 @@ def run_actor_case(case: Case) -> Difference | None:
     """Both runs of the engine actor on a case; the first difference from the recording or between the two."""
     single, single_digest = _run(case, 1)
     assert isinstance(single, Watched)
-    order = single.pool.order()
+    order = single.block_order()
     difference = play(case, Playback(single.views, order))
     if difference is not None:
         return difference
     whole, whole_digest = _run(case, 1 << 20)
-    if (whole_digest, whole.pool.order()) != (single_digest, order):
+    if (whole_digest, whole.block_order()) != (single_digest, order):
         return Difference(case=case.name, step=-1, field="stretched digest", expected=single_digest, found=whole_digest)
     return None
 

@@ -18,6 +18,8 @@ from collections import deque
 from collections.abc import Generator
 from itertools import accumulate
 
+import msgspec
+
 from isim.cost.base import CostModel
 from isim.kernel.actor import Actor
 from isim.kernel.alarm import Alarm
@@ -40,6 +42,16 @@ _FIRST_REACH = 16
 
 class NoHeadway(IsimError):  # noqa: N818 - it names what the engine does
     """The scheduler's rules go in circles without any time passing."""
+
+
+class _Span(msgspec.Struct):
+    """The part of a stretch that is written down next: from which step, decided when, on what batch."""
+
+    step: int
+    decided_ns: int
+    batch: int
+    context: int
+    running: int
 
 
 class Engine:
@@ -108,11 +120,18 @@ class Engine:
         while True:
             self.take_in()
             if scheduler.has_requests:
-                plan = self._decide()
-                if plan.steady:
-                    yield from self._stretch(actor, plan)
-                if len(flights) < depth and (plan.tokens or (again and scheduler.has_requests)):
-                    continue
+                steady = scheduler.steady_steps()
+                if steady:
+                    self._say(None)
+                    decoders = scheduler.decoders
+                    yield from self._stretch(actor, steady, 0, decoders.count, decoders.context)
+                else:
+                    plan = self._decide()
+                    if plan.steady:
+                        most = 1 + scheduler.horizon(plan)
+                        yield from self._stretch(actor, most, 1, plan.decodes, plan.decode_context)
+                    if len(flights) < depth and (plan.tokens or (again and scheduler.has_requests)):
+                        continue
             elif not flights:
                 self._say(None)
                 if not self.has_news():
@@ -183,31 +202,27 @@ class Engine:
 
     # ---- stretches
 
-    def _stretch(self, actor: Actor, plan: Plan) -> Generator[Alarm, None, None]:
-        """Run the steady step just decided and as many like it as may be; returns when the next one has to be decided.
+    def _stretch(self, actor: Actor, most: int, made: int, batch: int, context: int) -> Generator[Alarm, None, None]:
+        """Run up to `most` steady steps; returns when the next one has to be decided. `made` of them are decided.
 
         `ends_ns` are the ends of the steps after the start of the lease, from 0 on. The engine decides again at
         `ends_ns[turn]`: with one step under way when the last of the stretch has ended, with two when it starts.
         """
-        scheduler, under_way = self.scheduler, self._under_way
-        decided_ns = self._kernel.now_ns
-        running = len(scheduler.running)
+        scheduler, under_way, mailbox = self.scheduler, self._under_way, self.mailbox
         ahead = scheduler.depth - 1
-        steps = min(self.stretch_limit(), self._reach)
-        if steps > 1:
-            steps = 1 + min(steps - 1, scheduler.horizon(plan))
-        durations_ns = self._cost.decode_series_ns(plan.decodes, plan.decode_context, steps)
+        steps = min(most, self.stretch_limit(), self._reach)
+        span = _Span(scheduler.steps - made, self._kernel.now_ns, batch, context, len(scheduler.running))
+        durations_ns = self._cost.decode_series_ns(batch, context, steps)
         ends_ns = list(accumulate(durations_ns, initial=0))
         if len(under_way) < ahead:
             # From idle the pipeline is not full yet: the next decision follows at once.
             under_way.append((self._hold(ends_ns[-1]), ends_ns[-1]))
-            self._finish_stretch(plan, decided_ns, durations_ns, running)
+            self._tell(span, durations_ns)
             return
         turn = steps - ahead
-        mailbox = self.mailbox
-        if turn + ahead > 1 and scheduler.open_to_newcomers():
+        if steps > 1 and scheduler.open_to_newcomers():
             turn, mailbox.wakes = self._foresee(ends_ns, turn)
-        outcome_due = ahead > 0 and turn > 0 and scheduler.outcome_due()
+        outcome_due = turn > 0 and scheduler.outcome_due()
         if turn and ahead:
             lease = self._hold(ends_ns[turn + 1], ends_ns[turn])
             before = under_way[0][0]
@@ -215,6 +230,7 @@ class Engine:
                 before.mute()
         else:
             lease = self._hold(ends_ns[turn + ahead])
+        told = 0
         actor.waits_for = "the end of a stretch"
         while not self._decides_now(lease, ends_ns, turn):
             yield self._alarm.wait()
@@ -223,19 +239,25 @@ class Engine:
                 turn = self._cut(lease, ends_ns, turn)
             if outcome_due and turn and self._decides_now(lease, ends_ns, 0):
                 outcome_due = False
+                if not made:
+                    scheduler.advance(1)
+                    made = 1
+                self._tell(span, durations_ns[:1])
+                told = 1
+                span = _Span(span.step + 1, self._kernel.now_ns, batch, context + batch, 0)
                 self._take_output()
                 self.take_in()
                 self._say(None)
         mailbox.wakes = False
         done = turn + ahead
-        del durations_ns[done:]
         self._reach = max(_FIRST_REACH, 2 * done)
-        if done > 1:
-            scheduler.advance(done - 1)
+        if done > made:
+            scheduler.advance(done - made)
         if ahead and turn:
             under_way[0] = (lease, ends_ns[turn])
         under_way.append((lease, ends_ns[done]))
-        self._finish_stretch(plan, decided_ns, durations_ns, running)
+        span.running = len(scheduler.running)
+        self._tell(span, durations_ns[told:done])
 
     def _foresee(self, ends_ns: list[int], turn: int) -> tuple[int, bool]:
         """Where a stretch must end for the next arrival there can be, and whether earlier ones may come after all.
@@ -273,7 +295,8 @@ class Engine:
         lease.shorten(ends_ns[sooner + ahead], ends_ns[sooner] if ahead else None)
         return sooner
 
-    def _finish_stretch(self, plan: Plan, decided_ns: int, durations_ns: list[int], running: int) -> None:
+    def _tell(self, span: _Span, durations_ns: list[int]) -> None:
+        """Write down the part of a stretch that is over."""
         steps = len(durations_ns)
         self._kernel.spend(steps, self._name)
         if steps > 1 and durations_ns.count(durations_ns[0]) == steps:
@@ -282,13 +305,13 @@ class Engine:
             Stretch(
                 time_ns=self._kernel.now_ns,
                 engine=self.number,
-                step=plan.step,
+                step=span.step,
                 steps=steps,
-                schedule_ns=decided_ns,
+                schedule_ns=span.decided_ns,
                 durations_ns=durations_ns,
-                batch=plan.decodes,
-                context=plan.decode_context,
-                running=running,
+                batch=span.batch,
+                context=span.context,
+                running=span.running,
                 free_blocks=self.scheduler.pool.free,
             )
         )

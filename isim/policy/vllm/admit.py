@@ -38,9 +38,9 @@ def admit(table: Scheduler, plan: Plan, flight: Flight) -> None:
             plan.blocked = Blocked.BLOCKS
             return
         waiting.take()
-        pool.touch(hits)
-        sequence.blocks = hits + pool.take(needed)
-        sequence.registered = len(hits)
+        if hits:
+            pool.touch(sequence, hits)
+        pool.take(sequence, needed)
         sequence.computed = hit_tokens
         sequence.status = Status.PREFILL
         table.seat(sequence)

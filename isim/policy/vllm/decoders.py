@@ -69,21 +69,28 @@ class Decoders:
 
     def openings(self, ticks: int) -> list[Sequence]:
         """Those that need one more block, in the order of the next `ticks` ticks, and of running in each."""
-        tick, block, buckets = self.tick, self._block, self._buckets
         line: list[Sequence] = []
-        for place in range(tick, tick + ticks):
-            bucket = buckets[place % block]
-            if bucket:
-                line += bucket
+        for place in range(ticks):
+            line += self.opening(place)
         return line
 
-    def advance(self, ticks: int = 1) -> list[Sequence]:
+    def opened(self, ticks: int) -> int:
+        """How many blocks the next `ticks` ticks need."""
+        block, tick = self._block, self.tick
+        rounds, rest = divmod(ticks, block)
+        count = rounds * self.count
+        buckets = self._buckets
+        for place in range(tick, tick + rest):
+            count += len(buckets[place % block])
+        return count
+
+    def advance(self, ticks: int = 1) -> tuple[Sequence, ...]:
         """Some ticks of which only the last samples anybody's last token; returns those, who are decoders no more."""
         self.tick = tick = self.tick + ticks
         self.context += self.count * ticks
         ending = self._ends.pop(tick, None)
         if ending is None:
-            return []
+            return ()
         for sequence in ending:
             self._drop(sequence)
             sequence.status = Status.ENDING
@@ -91,7 +98,7 @@ class Decoders:
                 sequence.overlap_tick = _NEVER
         if len(ending) > 1:
             ending.sort(key=_order)
-        return ending
+        return tuple(ending)
 
     def ticks_to_end(self) -> int:
         """Ticks until the next one ends. There is at least one decoder."""

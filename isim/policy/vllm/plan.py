@@ -16,9 +16,10 @@ class Blocked(Enum):
     BLOCKS = 2
 
 
-class Plan(msgspec.Struct, kw_only=True):
+class Plan(msgspec.Struct, gc=False):
     """One decision: who gets how many tokens in the next step.
 
+    steady                    every request it schedules is a decoder, none is left out, nothing else was decided
     decodes, decode_context   decoders that get their token, and the sum of their computed tokens
     shapes                    (tokens, computed before) of each other request scheduled, in order
     chunks, admitted          who those are: (index, tokens) of the running, (index, hit, tokens) of the admitted
@@ -27,8 +28,9 @@ class Plan(msgspec.Struct, kw_only=True):
     """
 
     step: int
-    decodes: int
-    decode_context: int
+    decodes: int = 0
+    decode_context: int = 0
+    steady: bool = False
     shapes: list[tuple[int, int]] = []
     chunks: list[tuple[int, int]] = []
     admitted: list[tuple[int, int, int]] = []
@@ -44,13 +46,8 @@ class Plan(msgspec.Struct, kw_only=True):
     def scheduled(self) -> int:
         return self.decodes + len(self.shapes)
 
-    @property
-    def steady(self) -> bool:
-        """Every request it schedules is a decoder, all decoders are in it, and nothing else was decided."""
-        return self.decodes > 0 and not (self.shapes or self.preempted or self.skipped)
 
-
-class Outcome(msgspec.Struct, kw_only=True):
+class Outcome(msgspec.Struct, gc=False):
     """What the output of one step brought besides one more token for those that had one the step before."""
 
     step: int

@@ -1,77 +1,104 @@
-"""KV blocks: who may have one next, and which freed ones can still be found by their content.
+"""KV blocks: how many are free, and which freed ones can still be found by their content.
 
-Free blocks form a queue; blocks are taken from its head. A freed block keeps its content until it is taken, so it
-can be found and taken back out of the middle. The queue is a list read from a moving head; a block taken from the
-middle leaves a hole. Blocks whose owner alone could ever find them are not in the cache while they are held,
-nor after their owner finished: nobody could tell.
+Free blocks form a queue; blocks are taken from its head, and freed ones go to its end (or, in the later version, those
+without a hash to its head). A freed block keeps its content until it is taken, so it can be found meanwhile and taken
+back out of the middle.
+
+A block matters only if somebody may look for it: then it is a `Block`, findable under its key. All others are nobody
+in particular, and a run of them in the queue, or in a request's table, is a number. Blocks that only their owner could
+look for become findable when it is preempted, and not before: nobody could tell. So a request leaves and enters the
+queue in a step or two, however long it is. Which number a block has in the real engine follows from the order of these
+operations and is told by `tools/block_numbers.py`, not here.
 
 Block 0 is the null block and never lent.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
 from isim.policy.vllm.keys import Chain
 
-_COMPACT = 1 << 16
+if TYPE_CHECKING:
+    from isim.policy.vllm.decoders import Decoders
+
+
+class Block(msgspec.Struct, eq=False):
+    """A findable block: held by `holders` requests, or `queued` in the free queue."""
+
+    key: int
+    holders: int = 1
+    queued: bool = False
+    number: int = 0
+    """Unused here; whoever numbers blocks keeps it in this place."""
+
+
+class Owner(Protocol):
+    """A request as the pool sees it: its findable blocks, which are its first ones, and where their keys come from."""
+
+    @property
+    def index(self) -> int: ...
+
+    findable: list[Block]
 
 
 class BlockPool:
-    """`free` is the number of blocks that can be taken, cached ones included."""
+    """`free` is the number of blocks that can be taken, findable ones included."""
 
     def __init__(self, num_blocks: int, *, unhashed_first: bool) -> None:
         self.free = num_blocks - 1
-        self._queue = list(range(1, num_blocks))
-        self._head = 0
-        self._base = 0
-        self._holes = 0
-        self._front: list[int] = []
+        self._queue: deque[int | Block] = deque([self.free])
+        self._cached: dict[int, list[Block]] = {}
         self._unhashed_first = unhashed_first
-        self._cached: dict[int, list[int]] = {}
-        self._key: dict[int, int] = {}
-        self._place: dict[int, int] = {}
-        self._extra: dict[int, int] = {}
 
-    def take(self, count: int) -> list[int]:
-        """The next `count` blocks; the caller has made sure that so many are free."""
-        if not count:
-            return []
+    def take(self, owner: Owner, count: int) -> None:
+        """Give a request `count` more blocks; the caller has made sure that so many are free."""
+        self.remove(count)
+
+    def open(self, decoders: Decoders, ticks: int) -> None:
+        """Give every decoder the blocks it needs for the next `ticks` ticks."""
+        self.remove(decoders.opened(ticks))
+
+    def remove(self, count: int) -> None:
+        """Take `count` blocks from the head of the queue; those that were findable are not any more."""
         self.free -= count
-        if self._front or self._holes:
-            taken = self._take_slowly(count)
-        else:
-            head = self._head
-            self._head = head + count
-            taken = self._queue[head : head + count]
-        if self._place or self._key:
-            for block in taken:
-                if block in self._key:
-                    self._forget(block)
-        if self._head > _COMPACT and self._head * 2 > len(self._queue):
-            del self._queue[: self._head]
-            self._base += self._head
-            self._head = 0
-        return taken
-
-    def give_back(self, blocks: list[int], hashed: int) -> None:
-        """Free a request's blocks, its last one first; the first `hashed` of them have a hash."""
-        if self._extra:
-            blocks, hashed = self._keep_shared(blocks, hashed)
-        self.free += len(blocks)
-        if self._unhashed_first:
-            self._front += blocks[hashed:]
-            blocks = blocks[:hashed]
         queue = self._queue
-        if self._key:
-            place = self._base + len(queue) + len(blocks)
-            for block in blocks:
-                place -= 1
-                if block in self._key:
-                    self._place[block] = place
-        queue += blocks[::-1]
+        while count:
+            head = queue[0]
+            if isinstance(head, int):
+                if head > count:
+                    queue[0] = head - count
+                    return
+                count -= head
+            elif head.queued:
+                self._forget(head)
+                count -= 1
+            queue.popleft()
 
-    def find(self, chain: Chain, limit: int) -> list[int]:
-        """The longest run of cached blocks from the start of `chain`, at most `limit`."""
-        found: list[int] = []
+    def give_back(self, owner: Owner, count: int, hashed: int) -> None:
+        """Free a request's `count` blocks, the last one first; the first `hashed` of them have a hash."""
+        findable = owner.findable
+        others = count - len(findable)
+        if self._unhashed_first:
+            hashed_others = max(0, hashed - len(findable))
+            self._add(others - hashed_others, first=True)
+            others = hashed_others
+        self._add(others, first=False)
+        if findable:
+            for block in reversed(findable):
+                block.holders -= 1
+                if not block.holders:
+                    block.queued = True
+                    self._queue.append(block)
+                    self.free += 1
+            owner.findable = []
+
+    def find(self, chain: Chain, limit: int) -> list[Block]:
+        """The longest run of findable blocks from the start of `chain`, at most `limit`."""
+        found: list[Block] = []
         cached = self._cached
         if not cached:
             return found
@@ -82,71 +109,50 @@ class BlockPool:
             found.append(blocks[0])
         return found
 
-    def idle(self, blocks: list[int]) -> int:
+    def idle(self, blocks: list[Block]) -> int:
         """How many of these found blocks lie in the free queue."""
-        return sum(block in self._place for block in blocks)
+        return sum(block.queued for block in blocks)
 
-    def touch(self, blocks: list[int]) -> None:
-        """Lend found blocks to one more request."""
-        for block in blocks:
-            place = self._place.pop(block, None)
-            if place is None:
-                self._extra[block] = self._extra.get(block, 0) + 1
-            else:
-                self._queue[place - self._base] = 0
-                self._holes += 1
+    def touch(self, owner: Owner, blocks: list[Block]) -> None:
+        """Lend found blocks to one more request; one out of the queue leaves a dead entry there."""
+        for place, block in enumerate(blocks):
+            if block.queued:
+                block.queued = False
                 self.free -= 1
+                blocks[place] = block = self._unqueue(block)
+            block.holders += 1
+        owner.findable = blocks
 
-    def register(self, chain: Chain, blocks: list[int], start: int, stop: int) -> None:
-        """Make the blocks at places `start` to `stop - 1` of `chain` findable; the older of equals is found first."""
-        for place in range(start, stop):
-            block = blocks[place]
-            if block not in self._key:
-                key = chain.key(place)
-                self._key[block] = key
-                self._cached.setdefault(key, []).append(block)
+    def register(self, owner: Owner, chain: Chain, stop: int) -> None:
+        """Make a request's first `stop` blocks findable; of equal ones the older is found first."""
+        findable = owner.findable
+        for place in range(len(findable), stop):
+            block = Block(chain.key(place))
+            self._cached.setdefault(block.key, []).append(block)
+            findable.append(block)
 
-    def order(self) -> list[int]:
-        """The free queue, head first."""
-        return self._front[::-1] + [block for block in self._queue[self._head :] if block]
+    def _unqueue(self, block: Block) -> Block:
+        """The same content and age under a new name, so that the entry left in the queue stays dead."""
+        fresh = Block(block.key, 0, False, block.number)
+        blocks = self._cached[block.key]
+        blocks[blocks.index(block)] = fresh
+        return fresh
 
-    def _forget(self, block: int) -> None:
-        key = self._key.pop(block)
-        self._place.pop(block, None)
-        blocks = self._cached[key]
+    def _add(self, count: int, *, first: bool) -> None:
+        if not count:
+            return
+        self.free += count
+        queue = self._queue
+        end = 0 if first else -1
+        if queue and type(queue[end]) is int:
+            queue[end] += count  # type: ignore[operator]  # the line above has looked
+        elif first:
+            queue.appendleft(count)
+        else:
+            queue.append(count)
+
+    def _forget(self, block: Block) -> None:
+        blocks = self._cached[block.key]
         blocks.remove(block)
         if not blocks:
-            del self._cached[key]
-
-    def _take_slowly(self, count: int) -> list[int]:
-        taken: list[int] = []
-        front = self._front
-        if front:
-            taken = front[: -count - 1 : -1]
-            del front[-count:]
-        queue, head = self._queue, self._head
-        while len(taken) < count:
-            block = queue[head]
-            head += 1
-            if block:
-                taken.append(block)
-            else:
-                self._holes -= 1
-        self._head = head
-        return taken
-
-    def _keep_shared(self, blocks: list[int], hashed: int) -> tuple[list[int], int]:
-        kept: list[int] = []
-        still_hashed = hashed
-        for place, block in enumerate(blocks):
-            extra = self._extra.get(block)
-            if extra is None:
-                kept.append(block)
-                continue
-            if extra == 1:
-                del self._extra[block]
-            else:
-                self._extra[block] = extra - 1
-            if place < hashed:
-                still_hashed -= 1
-        return kept, still_hashed
+            del self._cached[block.key]

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence as Listing
 
+import msgspec
+
 from isim.policy.vllm.admit import admit
 from isim.policy.vllm.decoders import Decoders
 from isim.policy.vllm.keys import Chain, KeyTable, Run
@@ -41,27 +43,20 @@ def refusal(limits: EngineLimits, prompt_tokens: int, output_tokens: int) -> Rej
     return None
 
 
-class Flight:
-    """One step under way: whose tokens of it need saying."""
+class Flight(msgspec.Struct, eq=False, gc=False):
+    """One step under way: whose tokens of it need saying. `quiet` when nobody's do."""
 
-    __slots__ = ("ending", "first", "late", "step", "tokens")
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-        self.tokens = 0
-        self.first: list[Sequence] = []
-        self.late: list[tuple[Sequence, int]] = []
-        self.ending: list[Sequence] = []
-
-    @property
-    def quiet(self) -> bool:
-        return not (self.first or self.ending or self.late)
+    step: int
+    quiet: bool = True
+    first: tuple[Sequence, ...] = ()
+    late: tuple[tuple[Sequence, int], ...] = ()
+    ending: tuple[Sequence, ...] = ()
 
     def sort(self) -> None:
         """Outputs are processed in running order."""
-        self.first.sort(key=_order)
-        self.ending.sort(key=_order)
-        self.late.sort(key=lambda late: late[0].order)
+        self.first = tuple(sorted(self.first, key=_order))
+        self.ending = tuple(sorted(self.ending, key=_order))
+        self.late = tuple(sorted(self.late, key=lambda late: late[0].order))
 
 
 def _order(sequence: Sequence) -> int:
@@ -71,12 +66,12 @@ def _order(sequence: Sequence) -> int:
 class Scheduler:
     """State of one engine. Requests are named by their index; nobody is visited who has nothing new."""
 
-    def __init__(self, limits: EngineLimits) -> None:
+    def __init__(self, limits: EngineLimits, make_pool: type[BlockPool] = BlockPool) -> None:
         self.limits = limits
         self.rules = RULES[limits.version]
         self.steps = 0
         """Steps with tokens decided so far."""
-        self.pool = BlockPool(limits.num_blocks, unhashed_first=self.rules.unhashed_first)
+        self.pool = make_pool(limits.num_blocks, unhashed_first=self.rules.unhashed_first)
         self.decoders = Decoders(limits.block_size)
         self.running: dict[int, Sequence] = {}
         """By index, in running order."""
@@ -92,7 +87,8 @@ class Scheduler:
         self._orders = 0
         self._quotable: dict[int, Sequence] = {}
         self._unreported = False
-        self._depth = 2 if limits.async_scheduling else 1
+        self.depth = 2 if limits.async_scheduling else 1
+        """How many steps may be under way."""
 
     # ---- requests come and go
 
@@ -110,9 +106,7 @@ class Scheduler:
     ) -> None:
         """Queue a request that `refusal` lets in. `prompt` spells its shareable tokens, from the first on."""
         output = output_limit(self.limits, prompt_tokens, output_tokens)
-        sequence = Sequence(index, name, prompt_tokens, output)
-        sequence.priority = priority
-        sequence.order_time = order_time
+        sequence = Sequence(index, name, prompt_tokens, output, priority, order_time)
         if self.limits.enable_prefix_caching and prompt:
             shared = sum(count for _, _, count in prompt)
             runs = list(prompt)
@@ -142,11 +136,6 @@ class Scheduler:
         """Whether the engine's loop has a reason to schedule: work, or finished requests not yet reported."""
         return bool(self._live) or self._unreported
 
-    @property
-    def depth(self) -> int:
-        """How many steps may be under way."""
-        return self._depth
-
     def open_to_newcomers(self) -> bool:
         """Whether a request that came now could be admitted by the next decision if it is like the last one."""
         if len(self.running) >= self.limits.max_num_seqs:
@@ -157,7 +146,7 @@ class Scheduler:
 
     def schedule(self) -> Plan:
         """Decide the next step. A plan without tokens is a step nobody runs, yet it stays in flight."""
-        plan = Plan(step=self.steps, decodes=0, decode_context=0)
+        plan = Plan(self.steps)
         flight = Flight(-1)
         self.flights.append(flight)
         self._unreported = False
@@ -165,12 +154,14 @@ class Scheduler:
             walk(self, plan, flight)
         if self.waiting and not plan.preempted:
             admit(self, plan, flight)
-        flight.tokens = plan.tokens
         if plan.tokens:
             flight.step = self.steps
             self.steps += 1
-            if plan.shapes and not flight.quiet:
-                flight.sort()
+            if plan.shapes:
+                if not flight.quiet:
+                    flight.sort()
+            else:
+                plan.steady = not (plan.preempted or plan.skipped)
         return plan
 
     def update(self) -> Outcome | None:
@@ -178,9 +169,11 @@ class Scheduler:
         flight = self.flights.popleft()
         if flight.quiet:
             return None
-        outcome = Outcome(step=flight.step)
-        outcome.first = [sequence.index for sequence in flight.first if sequence.status is not Status.GONE]
-        outcome.late = [(late.index, step) for late, step in flight.late if late.status is not Status.GONE]
+        outcome = Outcome(flight.step)
+        if flight.first:
+            outcome.first = [sequence.index for sequence in flight.first if sequence.status is not Status.GONE]
+        if flight.late:
+            outcome.late = [(late.index, step) for late, step in flight.late if late.status is not Status.GONE]
         for sequence in flight.ending:
             if sequence.status is Status.GONE:
                 continue
@@ -196,43 +189,63 @@ class Scheduler:
 
     # ---- runs of equal decisions
 
-    def horizon(self, plan: Plan) -> int:
-        """How many more decisions after this steady `plan` are like it, if nobody new comes in.
+    def steady_steps(self) -> int:
+        """How many decisions from the next one on are certain to be steady, if nobody comes in.
 
-        The oldest step under way, unless it is the one just decided, may still bring an outcome before the first of
-        them: `outcome_due`. Nothing after it does.
+        0 when the next one has to be made to know. The oldest step under way may still bring an outcome before the
+        second of them: `outcome_due`.
         """
         decoders, flights = self.decoders, self.flights
-        if not decoders.count or len(flights) < self._depth or not flights[-1].quiet:
+        count = decoders.count
+        if not count or self.waiting or self.prefills or self.skipped or len(flights) != self.depth - 1:
+            return 0
+        if count > self.limits.max_num_batched_tokens:
+            return 0
+        if flights and not self._runs_on(flights[0]):
+            return 0
+        return decoders.ticks_within(self.pool.free, decoders.ticks_to_end())
+
+    def horizon(self, plan: Plan) -> int:
+        """How many more decisions after this steady `plan` are like it, if nobody comes in; `outcome_due` as above."""
+        decoders, flights = self.decoders, self.flights
+        if not decoders.count or len(flights) < self.depth or not flights[-1].quiet:
             return 0
         if self._quotable and plan.blocked is Blocked.BLOCKS:
             return 0
-        if self._depth > 1:
-            oldest = flights[0]
-            if oldest.step < 0 or (oldest.ending and (self.waiting or not self.open_to_newcomers())):
-                return 0
+        if self.depth > 1 and not self._runs_on(flights[0]):
+            return 0
         return decoders.ticks_within(self.pool.free, decoders.ticks_to_end())
 
+    def _runs_on(self, oldest: Flight) -> bool:
+        """Whether decisions stay the same over the outcome of the oldest step under way."""
+        if oldest.step < 0:
+            return False
+        return not oldest.ending or (not self.waiting and self.open_to_newcomers())
+
     def outcome_due(self) -> bool:
-        """Whether the step before the one just decided brings something that needs saying: call `update` at its end."""
-        return len(self.flights) > 1 and not self.flights[0].quiet
+        """Whether the oldest step under way brings something that needs saying: call `update` at its end."""
+        return self.depth > 1 and not self.flights[0].quiet
 
     def advance(self, steps: int) -> None:
-        """Decide `steps` more steps, no more than `horizon` allowed, taking in the output of as many.
+        """Make `steps` steady decisions, taking in the output of all steps that end before the last of them.
 
-        If the output that was due has been taken in by `update`, one less.
+        No more than `steady_steps` or `horizon` allowed, and after the output that was due has been taken in.
         """
-        decoders, flights = self.decoders, self.flights
-        line = decoders.openings(steps)
-        for sequence, block in zip(line, self.pool.take(len(line)), strict=True):
-            sequence.blocks.append(block)
-        self.steps += steps
-        if len(flights) < self._depth:
-            flights.appendleft(Flight(flights[0].step - 1))
-        for flight in flights:
-            flight.step += steps
-        flights[-1].ending = decoders.advance(steps)
-        self.publish()
+        decoders, flights, depth = self.decoders, self.flights, self.depth
+        self.pool.open(decoders, steps)
+        first = self.steps
+        self.steps = end = first + steps
+        for step in range(max(first, end - depth), end):
+            flights.append(Flight(step))
+        while len(flights) > depth:
+            flights.popleft()
+        ending = decoders.advance(steps)
+        if ending:
+            flights[-1].ending = ending
+            flights[-1].quiet = False
+        self._unreported = False
+        if self._quotable:
+            self.publish()
 
     # ---- what the passes share
 
@@ -264,31 +277,35 @@ class Scheduler:
         plan.sampled += 1
         step = plan.step
         if sequence.last_sample < 0:
-            flight.first.append(sequence)
+            flight.first += (sequence,)
+            flight.quiet = False
         elif sequence.last_sample != step - 1:
-            flight.late.append((sequence, sequence.last_sample))
+            flight.late += ((sequence, sequence.last_sample),)
+            flight.quiet = False
         sequence.last_sample = step
         sequence.issued += 1
         if sequence.issued == sequence.output:
             sequence.status = Status.ENDING
-            flight.ending.append(sequence)
+            flight.ending += (sequence,)
+            flight.quiet = False
         else:
             self.decoders.join(sequence, 1)
 
     def decode(self, plan: Plan, flight: Flight) -> None:
         """Schedule one token of every decoder; their blocks are there."""
         decoders = self.decoders
-        count = decoders.count
-        plan.decodes = count
-        plan.decode_context = decoders.context
-        plan.tokens += count
-        plan.sampled += count
-        plan.context += decoders.context
-        for sequence in self.skipped:
-            if sequence.status is Status.DECODE:
-                flight.late.append((sequence, sequence.last_sample))
-        self.skipped.clear()
-        flight.ending = decoders.advance()
+        plan.decodes = plan.tokens = plan.sampled = decoders.count
+        plan.decode_context = plan.context = decoders.context
+        if self.skipped:
+            flight.late = tuple(
+                (sequence, sequence.last_sample) for sequence in self.skipped if sequence.status is Status.DECODE
+            )
+            flight.quiet = not flight.late
+            self.skipped.clear()
+        ending = decoders.advance()
+        if ending:
+            flight.ending = ending
+            flight.quiet = False
 
     def publish(self) -> None:
         """Blocks of generated tokens that others may quote are findable as soon as they are full and known."""
@@ -305,12 +322,15 @@ class Scheduler:
         if sequence.chain is not None:
             self._register(sequence, sequence.chain)
 
-    def preempt(self, sequence: Sequence, plan: Plan) -> None:
-        """Take a running request's blocks and queue it again; what it had computed may still be found."""
+    def preempt(self, sequence: Sequence, plan: Plan, granted: int) -> None:
+        """Take a running request's blocks and queue it again; what it had computed may still be found.
+
+        `granted` tokens it was to get in this step have their blocks already.
+        """
         if sequence.status is Status.DECODE:
             sequence.last_sample = plan.step - 1
         self.leave_running(sequence)
-        self.free(sequence)
+        self.free(sequence, granted)
         sequence.status = Status.WAITING
         self.waiting.put_back(sequence)
         plan.preempted.append(sequence.index)
@@ -327,22 +347,21 @@ class Scheduler:
 
     def overlap(self, sequence: Sequence) -> int:
         """1 when its newest computed token was not known yet when that was scheduled, so its block has no hash."""
-        return int(self._depth > 1 and self.decoders.tick >= sequence.overlap_tick)
+        return int(self.depth > 1 and self.decoders.tick >= sequence.overlap_tick)
 
-    def free(self, sequence: Sequence) -> None:
+    def free(self, sequence: Sequence, granted: int = 0) -> None:
         """Give back its blocks; those it had filled stay findable if anybody may look for them."""
         limits = self.limits
-        hashed = sequence.hashed // limits.block_size if limits.enable_prefix_caching else 0
-        if (hashed and sequence.issued < sequence.output) or sequence.index in self._quotable:
+        block = limits.block_size
+        hashed = sequence.hashed // block if limits.enable_prefix_caching else 0
+        if hashed and (sequence.issued < sequence.output or sequence.index in self._quotable):
             chain = sequence.chain
             if chain is None:
-                chain = sequence.chain = Chain(self._keys, sequence.index, limits.block_size, (), 0)
-            self.pool.register(chain, sequence.blocks, 0, hashed)
-        self.pool.give_back(sequence.blocks, hashed)
-        sequence.blocks = []
+                chain = sequence.chain = Chain(self._keys, sequence.index, block, (), 0)
+            self.pool.register(sequence, chain, hashed)
+        self.pool.give_back(sequence, -(-(sequence.computed + granted) // block), hashed)
         sequence.computed = 0
         sequence.hashed = 0
-        sequence.registered = 0
 
     def seat(self, sequence: Sequence) -> None:
         """The request runs from now on, last in order."""
@@ -352,44 +371,51 @@ class Scheduler:
 
     def _smooth_pass(self, plan: Plan, flight: Flight) -> bool:
         """The running pass where nobody's tokens or blocks depend on who comes first; False if they may."""
-        decoders, pool, prefills = self.decoders, self.pool, self.prefills
-        budget = self.limits.max_num_batched_tokens - decoders.count
-        opening = decoders.opening()
-        needed = len(opening)
-        if budget < 0 or needed > pool.free:
-            return False
+        decoders, pool = self.decoders, self.pool
+        opening = len(decoders.opening())
         chunks: list[tuple[Sequence, int, int]] = []
-        if prefills:
-            if prefills[0].order < decoders.newest_order:
+        if self.prefills:
+            found = self._smooth_chunks(opening)
+            if found is None:
                 return False
-            block = self.limits.block_size
-            for sequence in prefills:
-                tokens = min(self.due(sequence), budget)
-                budget -= tokens
-                blocks = -(-(sequence.computed + tokens) // block) - len(sequence.blocks)
-                needed += blocks
-                chunks.append((sequence, tokens, blocks))
-            if needed > pool.free or not chunks[-1][1]:
-                return False
+            chunks = found
+        elif decoders.count > self.limits.max_num_batched_tokens or opening > pool.free:
+            return False
         if opening:
-            for sequence, number in zip(opening, pool.take(len(opening)), strict=True):
-                sequence.blocks.append(number)
+            pool.open(decoders, 1)
         if decoders.count:
             self.decode(plan, flight)
-            self.publish()
+            if self._quotable:
+                self.publish()
         for sequence, tokens, blocks in chunks:
-            sequence.blocks += pool.take(blocks)
+            pool.take(sequence, blocks)
             plan.chunks.append((sequence.index, tokens))
             self.extend(sequence, tokens, plan, flight)
         if chunks:
-            self.prefills = [sequence for sequence in prefills if sequence.status is Status.PREFILL]
+            self.prefills = [sequence for sequence in self.prefills if sequence.status is Status.PREFILL]
         return True
+
+    def _smooth_chunks(self, opening: int) -> list[tuple[Sequence, int, int]] | None:
+        """(request, tokens, new blocks) of everybody in prefill, or None where the order among the running matters."""
+        budget = self.limits.max_num_batched_tokens - self.decoders.count
+        if self.prefills[0].order < self.decoders.newest_order:
+            return None
+        chunks: list[tuple[Sequence, int, int]] = []
+        needed, block = opening, self.limits.block_size
+        for sequence in self.prefills:
+            tokens = min(self.due(sequence), budget)
+            if tokens <= 0:
+                return None
+            budget -= tokens
+            blocks = -(-(sequence.computed + tokens) // block) - -(-sequence.computed // block)
+            needed += blocks
+            chunks.append((sequence, tokens, blocks))
+        return chunks if needed <= self.pool.free else None
 
     def _register(self, sequence: Sequence, chain: Chain) -> None:
         stop = min(sequence.hashed // self.limits.block_size, chain.shared_blocks)
-        if stop > sequence.registered:
-            self.pool.register(chain, sequence.blocks, sequence.registered, stop)
-            sequence.registered = stop
+        if stop > len(sequence.findable):
+            self.pool.register(sequence, chain, stop)
 
     def _forget(self, sequence: Sequence) -> None:
         sequence.status = Status.GONE

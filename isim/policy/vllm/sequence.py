@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+import msgspec
+
 from isim.policy.vllm.keys import Chain
+from isim.policy.vllm.pool import Block
 
 
 class Status(IntEnum):
@@ -18,57 +21,35 @@ class Status(IntEnum):
     GONE = 4
 
 
-class Sequence:
+class Sequence(msgspec.Struct, eq=False, gc=False):
     """`issued` counts tokens sampled for it, in flight or processed: known tokens are prompt + issued.
 
     order          place among the running; admissions count up
     hashed         leading tokens whose full blocks have a hash
+    findable       its leading blocks that somebody may look for; it has just the blocks its computed tokens need
     last_sample    step that sampled its newest token, -1 before the first
     offset         while decoding: computed tokens minus the decoders' tick
     end_tick       while decoding: the tick at which its last token is sampled
     overlap_tick   while decoding: from this tick on its newest token was scheduled with the one before in flight
     """
 
-    __slots__ = (
-        "blocks",
-        "chain",
-        "computed",
-        "end_tick",
-        "hashed",
-        "id",
-        "index",
-        "issued",
-        "last_sample",
-        "offset",
-        "order",
-        "order_time",
-        "output",
-        "overlap_tick",
-        "priority",
-        "prompt",
-        "registered",
-        "status",
-    )
-
-    def __init__(self, index: int, name: str, prompt: int, output: int) -> None:
-        self.index = index
-        self.id = name
-        self.prompt = prompt
-        self.output = output
-        self.priority = 0
-        self.order_time = 0
-        self.chain: Chain | None = None
-        self.status = Status.WAITING
-        self.order = 0
-        self.computed = 0
-        self.issued = 0
-        self.hashed = 0
-        self.last_sample = -1
-        self.blocks: list[int] = []
-        self.registered = 0
-        self.offset = 0
-        self.end_tick = 0
-        self.overlap_tick = 0
+    index: int
+    id: str
+    prompt: int
+    output: int
+    priority: int = 0
+    order_time: int = 0
+    chain: Chain | None = None
+    status: Status = Status.WAITING
+    order: int = 0
+    computed: int = 0
+    issued: int = 0
+    hashed: int = 0
+    last_sample: int = -1
+    findable: list[Block] = []
+    offset: int = 0
+    end_tick: int = 0
+    overlap_tick: int = 0
 
     @property
     def rank(self) -> tuple[int, int]:

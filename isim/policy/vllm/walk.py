@@ -52,29 +52,28 @@ class _Pass:
     def _make_room(self, sequence: Sequence, tokens: int) -> bool:
         """Preempt until the blocks of `tokens` more tokens fit; False when it had to preempt itself."""
         pool = self.table.pool
-        end = self._computed(sequence) + tokens
-        needed = -(-end // self.table.limits.block_size) - len(sequence.blocks)
+        computed, block = self._computed(sequence), self.table.limits.block_size
+        needed = -(-(computed + tokens) // block) - -(-computed // block)
         while needed > pool.free:
-            victim = self._victim()
-            self.table.preempt(victim, self.plan)
+            victim, granted = self._victim()
+            self.table.preempt(victim, self.plan, granted)
             if victim is sequence:
                 return False
-        sequence.blocks += pool.take(needed)
+        pool.take(sequence, needed)
         return True
 
-    def _victim(self) -> Sequence:
+    def _victim(self) -> tuple[Sequence, int]:
+        """Who must go, taken out of the line, and the tokens it had been granted in this step."""
         line = self.line
         if not self._by_priority:
-            victim = line.pop()
-            self.budget += self.granted.pop(victim.index, 0)
-            return victim
+            return line.pop(), 0
         place = max(range(len(line)), key=lambda at: (line[at].rank, -at))
         victim = line.pop(place)
         tokens = self.granted.pop(victim.index, 0)
         self.budget += tokens
         if tokens or (place < self.place and not self.table.rules.skip_after_victim):
             self.place -= 1
-        return victim
+        return victim, tokens
 
     def _grant(self, sequence: Sequence, tokens: int) -> None:
         self.granted[sequence.index] = tokens
