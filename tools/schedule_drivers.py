@@ -298,10 +298,10 @@ class CaseEngine(Engine):
         self._jumped = self._arrivals[0].arrival_step - self.table.calls
         return True
 
-    def stretch_limit(self) -> int:
+    def stretch_limit(self, made: int) -> int:
         coming = [entry.arrival_step for entry in self._arrivals] + [abort.step for abort in self._aborts]
         steps = min(coming, default=self.calls + self.max_stretch) - self.calls
-        return min(self.max_stretch, 1 + max(0, steps))
+        return min(self.max_stretch, max(1, made + steps))
 
 
 def run_actor_case(case: Case) -> Difference | None:

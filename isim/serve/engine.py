@@ -106,8 +106,8 @@ class Engine:
         """Whether somebody arrived who is not queued yet."""
         return len(self.mailbox) > 0
 
-    def stretch_limit(self) -> int:
-        """The most steps that the next stretch may have."""
+    def stretch_limit(self, made: int) -> int:
+        """The most steps that the next stretch may have, those included that are already `made`."""
         return self.max_stretch
 
     # ---- the loop
@@ -210,7 +210,7 @@ class Engine:
         """
         scheduler, under_way, mailbox = self.scheduler, self._under_way, self.mailbox
         ahead = scheduler.depth - 1
-        steps = min(most, self.stretch_limit(), self._reach)
+        steps = min(most, self.stretch_limit(made), self._reach)
         span = _Span(scheduler.steps - made, self._kernel.now_ns, batch, context, len(scheduler.running))
         durations_ns = self._cost.decode_series_ns(batch, context, steps)
         ends_ns = list(accumulate(durations_ns, initial=0))
