@@ -63,6 +63,9 @@ def _sweep(scheduler: Scheduler, decision: Decision, threshold: int) -> bool:
     roster.held_up.clear()
     for member, tokens in grants:
         if tokens:
+            if member.chain is not None:
+                ahead = _decoding_ahead(scheduler, member) if member.chain.quoted else {}
+                scheduler.name_prefill(member, member.computed + tokens, ahead)
             scheduler.advance(member, tokens, decision)
         else:
             decision.skipped.append(member.index)
@@ -78,6 +81,12 @@ def _decodes_behind_prefill(scheduler: Scheduler) -> bool:
         if roster.running[seq].stage is Stage.DECODE:
             return True
     return False
+
+
+def _decoding_ahead(scheduler: Scheduler, member: Member) -> dict[int, int]:
+    """Who decodes before the member in running order: each of them got its token of this step already."""
+    running = scheduler.roster.running
+    return {seq: 1 for seq, other in running.items() if seq < member.seq and other.stage is Stage.DECODE}
 
 
 def _admit(scheduler: Scheduler, decision: Decision, threshold: int) -> None:

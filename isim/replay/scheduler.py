@@ -6,6 +6,8 @@ what is right; the rules are told in the documents beside them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from isim.record.records import EngineLimits, EngineVersion, SchedulingPolicy
@@ -88,7 +90,7 @@ class Scheduler:
         return limits.long_prefill_token_threshold if limits.long_prefill_token_threshold and not alone else 1 << 60
 
     def advance(self, member: Member, tokens: int, decision: Decision) -> None:
-        """A running prefill gets its chunk; its blocks are lent already."""
+        """A running prefill gets its chunk; its blocks are lent, and full ones named, already."""
         decision.chunks.append((member.index, tokens))
         self._compute(member, tokens, decision)
 
@@ -103,6 +105,7 @@ class Scheduler:
         member.computed = hit_tokens
         self.pool.take(self.blocks_for(hit_tokens + tokens) - len(found))
         self.roster.seat(member)
+        self.name_prefill(member, hit_tokens + tokens)
         self._compute(member, tokens, decision)
 
     def _compute(self, member: Member, tokens: int, decision: Decision) -> None:
@@ -110,7 +113,6 @@ class Scheduler:
         decision.tokens += tokens
         decision.context += member.computed
         member.computed += tokens
-        self.name_prefill(member, member.computed)
         if member.computed == member.target:
             self._sample(member, decision)
 
@@ -136,22 +138,29 @@ class Scheduler:
         """Blocks that hold so many tokens."""
         return -(-tokens // self.limits.block_size)
 
-    def hashed_tokens(self, member: Member) -> int:
+    def hashed_tokens(self, member: Member, granted: int = 0) -> int:
         """How many of its computed tokens can count for full blocks: those whose value is known.
 
-        A token in flight has no value yet. So while a step is under way that feeds the token of another step that was
-        still under way when it was decided, the last computed token does not count.
+        `granted` are tokens it gets in the step being decided, while that step is not counted yet. A token in flight
+        has no value. So while a step is under way that feeds the token of another step that was still under way when
+        it was decided, the last computed token does not count.
         """
-        computed = self.roster.computed(member)
-        decoding = member.stage is Stage.DECODE and not member.held_up
-        last = self.roster.steps - 1 if decoding else member.last
-        fed_blindly = last >= self.updated and member.run < last and self.overlapped.get(last, False)
-        return computed - 1 if fed_blindly and computed > 0 else computed
+        computed = self.roster.computed(member) + granted
+        decoding = member.stage is Stage.DECODE
+        last = self.roster.steps - 1 if decoding and not member.held_up else member.last
+        if granted and decoding:
+            fed_blindly = self.overlapped[self._step] and last == self._step - 1 and member.run < self._step
+        else:
+            fed_blindly = last >= self.updated and member.run < last and self.overlapped[last]
+        return computed - 1 if fed_blindly else computed
 
-    def name_prefill(self, member: Member, tokens: int) -> None:
-        """Full blocks of the first `tokens` are findable from the decision that lends them, where anybody may ask."""
+    def name_prefill(self, member: Member, tokens: int, granted: Mapping[int, int] | None = None) -> None:
+        """Full blocks of the first `tokens` are findable from the decision that lends them, where anybody may ask.
+
+        `granted` says, by seq, what the step being decided gave so far; None when that step is counted already.
+        """
         if member.chain is not None:
-            self._name_quoted(member.chain)
+            self._name_quoted(member.chain, granted)
             self._name_blocks(member, member.chain, tokens)
 
     def _name_blocks(self, member: Member, chain: Chain, tokens: int) -> None:
@@ -180,9 +189,10 @@ class Scheduler:
         member.stage = Stage.WAITING
         self.queue.push(member, in_front=True)
 
-    def _name_quoted(self, chain: Chain) -> None:
+    def _name_quoted(self, chain: Chain, granted: Mapping[int, int] | None = None) -> None:
         """Outputs that this prompt quotes, and that are being generated, are findable as far as they are."""
         for quoted in chain.quoted:
             other = self._quotable.get(quoted)
             if other is not None and other.chain is not None and other.stage is not Stage.WAITING:
-                self._name_blocks(other, other.chain, self.hashed_tokens(other))
+                got = granted.get(other.seq, 0) if granted and other.stage is Stage.DECODE else 0
+                self._name_blocks(other, other.chain, self.hashed_tokens(other, got))

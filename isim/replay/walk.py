@@ -39,7 +39,7 @@ class _Walk:
                 break
             pool.take(blocks)
             if member.stage is Stage.PREFILL:
-                scheduler.name_prefill(member, computed + tokens)
+                scheduler.name_prefill(member, computed + tokens, self._granted)
             self._granted[member.seq] = tokens
             self._left -= tokens
             self._at += 1
@@ -76,10 +76,7 @@ class _Walk:
 
     def _preempt(self, victim: Member, tokens: int) -> None:
         scheduler, roster = self._scheduler, self._scheduler.roster
-        hashed_tokens = scheduler.hashed_tokens(victim)
-        if tokens:
-            blindly = victim.stage is Stage.DECODE and not victim.held_up and roster.steps > scheduler.updated
-            hashed_tokens = roster.computed(victim) + tokens - (1 if blindly else 0)
+        hashed_tokens = scheduler.hashed_tokens(victim, tokens)
         roster.unseat(victim)
         victim.computed += tokens
         scheduler.preempt(victim, hashed_tokens)
