@@ -57,12 +57,16 @@ def wire(
     kernel: Kernel,
     max_stretch: int | None = None,
     make_pool: type[BlockPool] = BlockPool,
+    foresight: bool = True,
 ) -> System:
-    """Arrivals, router, engine and its device, ready to run. A test may want another pool that does the same."""
+    """Arrivals, router, engine and its device, ready to run.
+
+    No result depends on `max_stretch` and `foresight`, and `make_pool` is for tests that want more of the same.
+    """
     census = Census(kernel)
     engine = Engine(kernel, 0, Scheduler(parts.limits, make_pool), parts.cost, log, census, max_stretch)
     router = Router(kernel, parts.limits, [engine.mailbox], log, census)
-    send(kernel, requests, router.mailbox, census)
+    send(kernel, requests, router.mailbox, census, foresight)
     return System(kernel=kernel, census=census, engines=[engine])
 
 

@@ -65,7 +65,6 @@ def simulate(
         all_readers.append(log_digest.read)
     if progress is not None:
         all_readers.append(_watch(progress))
-    log = Log(all_readers)
     header = Header(
         time_ns=0,
         schema=SCHEMA,
@@ -78,13 +77,13 @@ def simulate(
         engine=parts.limits,
         linear_cost=scenario.cost.coefficients if isinstance(scenario.cost, Linear) else None,
     )
-    log.emit(header)
+    log = Log(header, all_readers)
     kernel = Kernel(max_events=simulation.max_events, shuffle_seed=shuffle_seed, seed=simulation.seed)
     system = wire(parts, workload.requests(), log, kernel=kernel, max_stretch=simulation.max_stretch)
     kernel.run()
     census = system.census
     steps = sum(engine.scheduler.steps for engine in system.engines)
-    log.emit(
+    log.close(
         End(
             time_ns=kernel.now_ns,
             arrived=census.arrived,
@@ -95,7 +94,6 @@ def simulate(
             steps=steps,
         )
     )
-    log.close()
     cost = parts.cost
     return FinishedRun(
         header=header,

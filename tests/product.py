@@ -51,30 +51,31 @@ def play(
     max_stretch: int | None = None,
     shuffle_seed: int | None = None,
     max_events: int = 1_000_000,
+    foresight: bool = True,
 ) -> Played:
     """Run to the end and keep every record."""
     records: list[AnyRecord] = []
-    log = Log([records.extend])
-    log.emit(
-        Header(
-            time_ns=0,
-            schema=SCHEMA,
-            revision=REVISION,
-            isim_version="test",
-            scenario_digest="",
-            seed=0,
-            max_events=max_events,
-            engines=1,
-            engine=limits,
-            linear_cost=coefficients,
-        )
+    header = Header(
+        time_ns=0,
+        schema=SCHEMA,
+        revision=REVISION,
+        isim_version="test",
+        scenario_digest="",
+        seed=0,
+        max_events=max_events,
+        engines=1,
+        engine=limits,
+        linear_cost=coefficients,
     )
+    log = Log(header, [records.extend])
     kernel = Kernel(max_events=max_events, shuffle_seed=shuffle_seed)
     parts = Parts(capacity=NO_CAPACITY, limits=limits, cost=LinearCost(coefficients))
-    system = wire(parts, requests, log, kernel=kernel, max_stretch=max_stretch, make_pool=NumberedPool)
+    system = wire(
+        parts, requests, log, kernel=kernel, max_stretch=max_stretch, make_pool=NumberedPool, foresight=foresight
+    )
     kernel.run()
     census = system.census
-    log.emit(
+    log.close(
         End(
             time_ns=kernel.now_ns,
             arrived=census.arrived,
@@ -85,7 +86,6 @@ def play(
             steps=sum(engine.scheduler.steps for engine in system.engines),
         )
     )
-    log.close()
     return Played(records=records, digest=log_digest(records), system=system)
 
 

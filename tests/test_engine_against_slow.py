@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from expand import Told, tell
 from product import Played, as_requests, play
@@ -20,7 +22,7 @@ def compare(seed: int) -> bool:
     limits, requests, coefficients = random_case(seed)
     quotable = quoted_ids(requests)
 
-    def product(**how: int | None) -> Played:
+    def product(**how: Any) -> Played:
         return play(limits, as_requests(requests, quotable), coefficients, max_events=100_000, **how)
 
     try:
@@ -50,6 +52,7 @@ def compare(seed: int) -> bool:
     single = product(max_stretch=1)
     assert single.digest == whole.digest, where
     assert single.block_order() == slow.free_block_order, where
+    assert product(foresight=False).digest == whole.digest, where
     for shuffle_seed in (1, 2):
         assert product(shuffle_seed=shuffle_seed).digest == whole.digest, where
     return True

@@ -15,13 +15,14 @@ from block_numbers import NumberedPool
 from schedule_cases import Case, CaseRequest, Difference, play
 
 from isim.cost.linear import LinearCost
+from isim.kernel.clock import SAFE_MAX_NS
 from isim.kernel.kernel import Kernel
 from isim.policy.vllm.plan import Outcome, Plan
 from isim.policy.vllm.scheduler import Scheduler
 from isim.policy.vllm.sequence import Status
 from isim.record.digest import LogDigest
 from isim.record.log import Log
-from isim.record.records import REVISION, SCHEMA, Abort, Arrive, EngineLimits, Header, LinearCoefficients
+from isim.record.records import REVISION, SCHEMA, Abort, Arrive, End, EngineLimits, Header, LinearCoefficients
 from isim.serve.census import Census
 from isim.serve.engine import Engine
 
@@ -259,18 +260,19 @@ class CaseEngine(Engine):
         self._aborts = deque(sorted(case.aborts, key=lambda abort: abort.step))
         self._numbers: dict[str, int] = {}
         self._jumped = 0
+        census.quiet_until_ns = SAFE_MAX_NS
 
     @property
     def calls(self) -> int:
         return self.table.calls + self._jumped
 
     def take_in(self) -> None:
-        now_ns = self._kernel.now_ns
+        now_ns = self.now_ns
         while self._arrivals and self._arrivals[0].arrival_step <= self.calls:
             request = self._arrivals.popleft()
             index = self._numbers[request.id] = self.table.queue(request)
             self.census.arrived += 1
-            self._log.emit(
+            self.log.emit(
                 Arrive(
                     time_ns=now_ns,
                     request=index,
@@ -287,7 +289,7 @@ class CaseEngine(Engine):
             index = self._numbers.get(self._aborts.popleft().id, -1)
             if self.table.abort(index):
                 self.census.aborted += 1
-                self._log.emit(Abort(time_ns=now_ns, request=index))
+                self.log.emit(Abort(time_ns=now_ns, request=index))
         if not self._arrivals:
             self.census.close()
 
@@ -320,22 +322,31 @@ def run_actor_case(case: Case) -> Difference | None:
 
 def _run(case: Case, max_stretch: int) -> tuple[Counted, str]:
     digest = LogDigest()
-    log = Log([digest.read])
+    header = Header(
+        time_ns=0,
+        schema=SCHEMA,
+        revision=REVISION,
+        isim_version="",
+        scenario_digest="",
+        seed=0,
+        max_events=0,
+        engines=1,
+        engine=case.limits,
+    )
+    log = Log(header, [digest.read])
     kernel = Kernel()
-    log.emit(
-        Header(
-            time_ns=0,
-            schema=SCHEMA,
-            revision=REVISION,
-            isim_version="",
-            scenario_digest="",
-            seed=0,
-            max_events=0,
-            engines=1,
-            engine=case.limits,
+    census = Census(kernel)
+    engine = CaseEngine(kernel, case, log, census, max_stretch)
+    kernel.run()
+    log.close(
+        End(
+            time_ns=kernel.now_ns,
+            arrived=census.arrived,
+            completed=census.completed,
+            rejected=0,
+            aborted=census.aborted,
+            unfinished=census.present,
+            steps=engine.table.steps,
         )
     )
-    engine = CaseEngine(kernel, case, log, Census(kernel), max_stretch)
-    kernel.run()
-    log.close()
     return engine.table, digest.hexdigest()

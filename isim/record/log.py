@@ -1,92 +1,75 @@
-"""The log while a run writes it: orders the records of an instant, numbers them, hands them on in batches.
+"""The log while a run writes it: orders records, numbers them, hands them on in batches.
 
-Processes emit in whatever order the instant ran; what is handed on is ordered by (time, rank, key), where the key is
-the engine and then the order in which the one owner of such records emitted them. Whoever wants the records (the codec,
-the analysis) is a reader that takes them in batches.
+Whoever emits does so in the order of its own time, but one may be ahead of another: an engine that knows that nothing
+can disturb it tells what it will do before the clock gets there. So records wait until the clock has passed them. What
+is handed on is ordered by (time, rank, key), where the key is the engine and then the order in which the one owner of
+such records emitted them; the order in which processes happened to run is in no log. Whoever wants the records (the
+codec, the analysis) is a reader that takes them in batches.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from isim.record.errors import CausalityError
-from isim.record.records import AnyRecord
+from isim.record.records import Abort, AnyRecord, Arrive, End, Header, Reject, Stretch, Turn
 
 Reader = Callable[[Sequence[AnyRecord]], None]
+Event = Arrive | Reject | Abort | Turn | Stretch
 BATCH = 4096
 
-
-def _order(entry: AnyRecord) -> tuple[int, int]:
-    return (entry.RANK, getattr(entry, "engine", 0))
-
-
-def _in_order(instant: list[AnyRecord]) -> bool:
-    """Whether ranks and engines only rise; most instants are like that, and telling so is cheaper than sorting."""
-    before = instant[0]
-    for entry in instant:
-        rank = entry.RANK
-        if rank <= before.RANK and (rank < before.RANK or _order(entry) < _order(before)):
-            return False
-        before = entry
-    return True
+_order = attrgetter("time_ns", "RANK", "engine")
+_time_ns = attrgetter("time_ns")
 
 
 class Log:
-    """Takes records whose time never goes back; gives each reader all of them, in order and numbered."""
+    """Gives each reader all records, in order and numbered. `emit` takes those between the header and the end."""
 
-    def __init__(self, readers: Sequence[Reader]) -> None:
+    def __init__(self, header: Header, readers: Sequence[Reader]) -> None:
         self._readers = tuple(readers)
-        self._instant: list[AnyRecord] = []
-        self._time_ns = -1
-        self._ready: list[AnyRecord] = []
+        self._waiting: list[Event] = []
+        self._reached_ns = 0
+        self._enough = BATCH
         self._next = 0
+        self.emit: Callable[[Event], None] = self._waiting.append
+        self._hand_on([header])
 
     @property
     def count(self) -> int:
         """How many records have been numbered so far."""
         return self._next
 
-    def emit(self, record: AnyRecord) -> None:
-        """Add a record at its own time. Time that goes back is a bug of ours."""
-        time_ns = record.time_ns
-        instant = self._instant
-        if time_ns == self._time_ns:
-            instant.append(record)
+    def reach(self, time_ns: int) -> None:
+        """Nobody will emit a record before this time any more."""
+        if len(self._waiting) >= self._enough:
+            self._flush(time_ns)
+            self._enough = BATCH + len(self._waiting)
+
+    def close(self, end: End) -> None:
+        """Hand on what is left, then the end. A log that is not closed reads as truncated."""
+        self._flush(end.time_ns + 1)
+        self._hand_on([end])
+
+    def _flush(self, time_ns: int) -> None:
+        waiting = self._waiting
+        waiting.sort(key=_order)
+        due = bisect_left(waiting, time_ns, key=_time_ns)
+        if not due:
             return
-        if time_ns < self._time_ns:
-            raise CausalityError(f"the log is at {self._time_ns} ns, a record came for {time_ns} ns: {record}")
-        self._time_ns = time_ns
-        if instant:
-            self._settle()
-        instant.append(record)
+        if waiting[0].time_ns < self._reached_ns:
+            raise CausalityError(f"the log has reached {self._reached_ns} ns, a record came after that: {waiting[0]}")
+        self._reached_ns = time_ns
+        records: list[AnyRecord] = list(waiting[:due])
+        del waiting[:due]
+        self._hand_on(records)
 
-    def close(self) -> None:
-        """Hand on what is left. A log that is not closed has no `end` and reads as truncated."""
-        if self._instant:
-            self._settle()
-        self._flush()
-
-    def _settle(self) -> None:
-        instant = self._instant
-        ready = self._ready
-        if len(instant) == 1:
-            record = instant.pop()
-            record.seq = self._next
-            self._next += 1
-            ready.append(record)
-        else:
-            if not _in_order(instant):
-                instant.sort(key=_order)
-            for number, record in enumerate(instant, self._next):
-                record.seq = number
-            self._next += len(instant)
-            ready += instant
-            instant.clear()
-        if len(ready) >= BATCH:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._ready:
-            for reader in self._readers:
-                reader(self._ready)
-            self._ready = []
+    def _hand_on(self, records: list[AnyRecord]) -> None:
+        number = self._next
+        for record in records:
+            record.seq = number
+            number += 1
+        self._next = number
+        for reader in self._readers:
+            reader(records)

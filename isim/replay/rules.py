@@ -73,6 +73,8 @@ FREE_FIELDS: dict[tuple[str, str], str] = {
     ("header", "engines"): "engines to which nothing was sent leave no trace; only a record of one beyond is wrong",
     ("header", "engine"): "limits that never bound in this run leave no trace; those that did are followed exactly",
     ("header", "linear_cost"): "without it durations are given, not derived",
+    ("arrive", "time_ns"): "an input; between the same two decisions of a busy engine nothing follows from it",
+    ("abort", "time_ns"): "an input; within the same step nothing follows from it",
     ("arrive", "id"): "a name; it must be new, breaks priority ties and may be quoted by later prompts",
     ("arrive", "engine"): "where a router sends a request is its own choice; all that follows must happen there",
     ("arrive", "priority"): "an input; without the priority policy nothing follows from it",

@@ -13,8 +13,13 @@ from isim.serve.census import Census
 from isim.workload.request import Request
 
 
-def send(kernel: Kernel, requests: Iterator[Request], router: Mailbox[Request], census: Census) -> Actor:
-    """An actor that reads the stream no further than the next arrival. All of one instant are sent in one go."""
+def send(
+    kernel: Kernel, requests: Iterator[Request], router: Mailbox[Request], census: Census, foresight: bool = True
+) -> Actor:
+    """An actor that reads the stream no further than the next arrival. All of one instant are sent in one go.
+
+    With `foresight` it promises that nobody comes before that; nothing may depend on whether it does.
+    """
 
     def body(actor: Actor) -> Generator[Alarm, None, None]:
         actor.waits_for = "the next arrival"
@@ -22,11 +27,13 @@ def send(kernel: Kernel, requests: Iterator[Request], router: Mailbox[Request], 
         now_ns = kernel.now_ns
         for request in requests:
             if request.arrival_ns != now_ns:
-                now_ns = census.quiet_until_ns = request.arrival_ns
+                now_ns = request.arrival_ns
+                if foresight:
+                    census.quiet_until_ns = now_ns
                 alarm.set_at(now_ns)
                 yield alarm.wait()
             census.arrived += 1
             router.put((request.index,), request)
-        census.close()
+        census.close(foresight)
 
     return kernel.spawn("arrivals", Rank.ARRIVAL, body)

@@ -26,10 +26,11 @@ class Census:
     def present(self) -> int:
         return self.arrived - self.completed - self.rejected - self.aborted
 
-    def close(self) -> None:
+    def close(self, foresight: bool = True) -> None:
         """No request will come any more."""
         self._closed = True
-        self.quiet_until_ns = SAFE_MAX_NS
+        if foresight:
+            self.quiet_until_ns = SAFE_MAX_NS
         self.settle()
 
     def settle(self) -> None:

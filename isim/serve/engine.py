@@ -5,10 +5,12 @@ the output of the oldest, take it in, take in who arrived up to and including th
 step under way (synchronous) a step is decided when the one before has ended. With two (asynchronous) a step is decided
 when the one before it starts. A step without tokens takes no time, but it takes a place among those under way.
 
-A steady decision is taken many times at once: a *stretch* holds the device for as many equal steps as the scheduler's
-horizon allows, and no longer than to the first moment of decision at or after the next arrival, where that is known to
-come and might be admitted. Where it is not known, whoever arrives wakes the engine and the stretch is cut. Only when it
-ends is the scheduler advanced, by the steps that really were.
+Two things keep this from costing an event for each step. A *stretch*: steady decisions that are certain to follow one
+another are taken all at once. And *foresight*: the device is this engine's own, so when a step ends is known when it is
+decided; as long as nobody can arrive in between (`Census.quiet_until_ns`), the engine goes through its decisions on a
+time of its own, `now_ns`, ahead of the kernel's clock, and waits for the clock only at the first decision that an
+arrival might change. It holds the device, through the arbiter, until then. Where arrivals cannot be foreseen, a stretch
+waits for the clock, and an arrival cuts it to end at the first moment of decision from then on.
 """
 
 from __future__ import annotations
@@ -37,25 +39,33 @@ from isim.workload.request import Request
 
 LONGEST_STRETCH = 1 << 12
 MOST_IDLE_TURNS = 10_000
+MOST_TURNS_AHEAD = 256
 _FIRST_REACH = 16
+
+Waiting = Generator[Alarm, None, None]
 
 
 class NoHeadway(IsimError):  # noqa: N818 - it names what the engine does
     """The scheduler's rules go in circles without any time passing."""
 
 
-class _Span(msgspec.Struct):
-    """The part of a stretch that is written down next: from which step, decided when, on what batch."""
+class _Run(msgspec.Struct):
+    """Steady steps that follow one another: from which step, decided when, on what batch.
+
+    `made` of the decisions are made. `ends_ns[i]` is the end of the i-th step, `ends_ns[0]` the start of the first.
+    """
 
     step: int
     decided_ns: int
     batch: int
     context: int
-    running: int
+    made: int
+    durations_ns: list[int]
+    ends_ns: list[int]
 
 
 class Engine:
-    """`number` tells engines apart; `max_stretch` bounds how many steps run as one event and changes no result."""
+    """`number` tells engines apart; `max_stretch` bounds how many steps are taken at once and changes no result."""
 
     def __init__(
         self,
@@ -71,17 +81,21 @@ class Engine:
         self.scheduler = scheduler
         self.max_stretch = min(max_stretch or LONGEST_STRETCH, LONGEST_STRETCH)
         self.census = census
+        self.now_ns = 0
+        self.log = log
         self._kernel = kernel
         self._cost = cost
-        self._log = log
         self._name = f"engine {number}"
         self._device = Arbiter(kernel, f"device {number}")
-        self._under_way: deque[tuple[Lease | None, int]] = deque()
-        """For each step of the scheduler's flights: its lease, and when it ends after the start of that."""
+        self._ends_ns: deque[int] = deque()
+        """For each step of the scheduler's flights, when it ends."""
+        self._busy_until_ns = 0
         self._outcome: Outcome | None = None
+        self._completed = 0
         self._reach = _FIRST_REACH
+        self._turns_ahead = 0
         self._leases = 0
-        self._idle = (-1, 0)
+        self._idle_turns = 0
         self._alarm = kernel.spawn(self._name, Rank.ENGINE, self._body).alarm
         self.mailbox: Mailbox[Request] = Mailbox(self._alarm)
 
@@ -91,15 +105,16 @@ class Engine:
         """Queue everybody who has arrived by now."""
         add = self.scheduler.add
         for request in self.mailbox.take():
+            prompt = request.prompt
             add(
                 request.index,
                 request.id,
                 request.input_tokens,
                 request.output_tokens,
-                priority=request.priority,
-                order_time=request.arrival_ns,
-                prompt=request.prompt and shareable(request.prompt, request.id),
-                quotable=request.quotable,
+                request.priority,
+                request.arrival_ns,
+                prompt and shareable(prompt, request.id),
+                request.quotable,
             )
 
     def has_news(self) -> bool:
@@ -112,206 +127,209 @@ class Engine:
 
     # ---- the loop
 
-    def _body(self, actor: Actor) -> Generator[Alarm, None, None]:
-        scheduler = self.scheduler
+    def _body(self, actor: Actor) -> Waiting:
+        scheduler, census, ends_ns = self.scheduler, self.census, self._ends_ns
         again = scheduler.rules.schedule_on_empty
         depth = scheduler.depth
         flights = scheduler.flights
         while True:
             self.take_in()
             if scheduler.has_requests:
-                steady = scheduler.steady_steps()
-                if steady:
-                    self._say(None)
-                    decoders = scheduler.decoders
-                    yield from self._stretch(actor, steady, 0, decoders.count, decoders.context)
-                else:
-                    plan = self._decide()
-                    if plan.steady:
-                        most = 1 + scheduler.horizon(plan)
-                        yield from self._stretch(actor, most, 1, plan.decodes, plan.decode_context)
-                    if len(flights) < depth and (plan.tokens or (again and scheduler.has_requests)):
-                        continue
-            elif not flights:
+                run = self._decide()
+                if run is not None:
+                    if census.quiet_until_ns > self.now_ns or len(run.durations_ns) == 1:
+                        self._run_on(run)
+                    else:
+                        yield from self._run_watched(actor, run)
+                if len(flights) < depth and (flights[-1].step >= 0 or (again and scheduler.has_requests)):
+                    continue
+            elif flights:
                 self._say(None)
-                if not self.has_news():
-                    actor.waits_for = "requests"
-                    self.mailbox.wakes = True
-                    yield self._alarm.wait()
-                    self.mailbox.wakes = False
-                continue
             else:
-                self._say(None)
-            lease, offset_ns = self._under_way[0]
-            if lease is not None:
-                actor.waits_for = "the end of a step"
-                while not self._reached(lease, offset_ns):
-                    yield self._alarm.wait()
-            self._under_way.popleft()
-            self._take_output()
+                yield from self._rest(actor)
+                continue
+            end_ns = ends_ns.popleft()
+            if end_ns > self.now_ns:
+                self._turns_ahead += 1
+                if end_ns >= census.quiet_until_ns or self._turns_ahead > MOST_TURNS_AHEAD:
+                    yield from self._wait_until(actor, end_ns)
+                else:
+                    self.now_ns = end_ns
+            outcome = scheduler.update()
+            if outcome is not None:
+                self._outcome = outcome
+                self._completed += len(outcome.finished)
 
-    def _take_output(self) -> None:
-        outcome = self.scheduler.update()
-        if outcome is None:
-            return
-        self._outcome = outcome
-        if outcome.finished:
-            self.census.completed += len(outcome.finished)
+    def _wait_until(self, actor: Actor, time_ns: int) -> Waiting:
+        """Hold the device until the clock has come to `time_ns`."""
+        actor.waits_for = "the end of a step"
+        kernel = self._kernel
+        self._hold(time_ns - kernel.now_ns)
+        while kernel.now_ns < time_ns:
+            yield self._alarm.wait()
+        self._arrive_at(time_ns)
+
+    def _rest(self, actor: Actor) -> Waiting:
+        """Nothing to do and nothing under way: wait for requests."""
+        self._say(None)
+        kernel = self._kernel
+        if self.now_ns > kernel.now_ns:
+            yield from self._wait_until(actor, self.now_ns)
+        else:
+            self._arrive_at(kernel.now_ns)
+        if not self.has_news():
+            actor.waits_for = "requests"
+            self.mailbox.wakes = True
+            yield self._alarm.wait()
+            self.mailbox.wakes = False
+            self._arrive_at(kernel.now_ns)
+
+    def _arrive_at(self, time_ns: int) -> None:
+        """The clock has caught up with this engine: what it did is now so for everybody."""
+        self.now_ns = time_ns
+        self._turns_ahead = 0
+        self.log.reach(time_ns)
+        if self._completed:
+            self.census.completed += self._completed
+            self._completed = 0
             self.census.settle()
 
-    def _reached(self, lease: Lease, offset_ns: int) -> bool:
-        start_ns = lease.start_ns
-        return start_ns is not None and self._kernel.now_ns >= start_ns + offset_ns
+    def _hold(self, hold_ns: int) -> Lease:
+        self._leases += 1
+        return self._device.submit((self._kernel.now_ns, self.number, self._leases), hold_ns, self._alarm)
 
-    def _decide(self) -> Plan:
-        """One decision. Unless it is steady, it is written down and its step asks for the device."""
+    # ---- decisions
+
+    def _decide(self) -> _Run | None:
+        """The next decision: the run of steady steps it begins, or None when it was another, which is written down."""
         scheduler = self.scheduler
+        steady = scheduler.steady_steps()
+        if steady:
+            if self._outcome is not None:
+                self._say(None)
+            decoders = scheduler.decoders
+            return self._steady_run(steady, 0, decoders.count, decoders.context)
         free_blocks = scheduler.pool.free
         plan = scheduler.schedule()
         if plan.steady:
-            self._say(None, free_blocks)
-        elif plan.tokens:
+            if self._outcome is not None:
+                self._say(None, free_blocks)
+            return self._steady_run(1 + scheduler.horizon(plan), 1, plan.decodes, plan.decode_context)
+        if plan.tokens:
             self._kernel.spend(1, self._name)
             duration_ns = self._cost.step_ns(plan.decodes, plan.decode_context, plan.shapes)
             self._say(plan, duration_ns=duration_ns)
-            self._under_way.append((self._hold(duration_ns), duration_ns))
+            self._busy_until_ns = max(self.now_ns, self._busy_until_ns) + duration_ns
+            self._ends_ns.append(self._busy_until_ns)
+            self._idle_turns = 0
         else:
             self._say(plan if plan.preempted else None)
-            self._under_way.append((None, 0))
-            self._idle_turn()
-        return plan
+            self._ends_ns.append(self.now_ns)
+            self._count_idle_turn()
+        return None
 
-    def _idle_turn(self) -> None:
-        """Count decisions of one instant that schedule nothing: they end, unless the rules go in circles."""
-        now_ns = self._kernel.now_ns
-        if self._idle[0] != now_ns:
-            self._idle = (now_ns, 0)
-        self._idle = (now_ns, self._idle[1] + 1)
-        if self._idle[1] > MOST_IDLE_TURNS:
+    def _count_idle_turn(self) -> None:
+        """Decisions in a row that schedule nothing come to an end, unless the rules go in circles."""
+        self._idle_turns += 1
+        if self._idle_turns > MOST_IDLE_TURNS and len(self.scheduler.waiting):
             waiting = ", ".join(sequence.id for sequence in self.scheduler.waiting.in_order()[:4])
             raise NoHeadway(
-                f"at {now_ns} ns {self._name} decided {MOST_IDLE_TURNS} times in a row to schedule nothing: its "
+                f"at {self.now_ns} ns {self._name} decided {MOST_IDLE_TURNS} times in a row to schedule nothing: its "
                 "requests preempt one another in turn, and the real engine would spin here for ever. "
                 f"First in line: {waiting}. "
                 "Give it more KV blocks, a larger max_num_batched_tokens, or distinct priorities"
             )
 
-    def _hold(self, hold_ns: int, wake_ns: int | None = None) -> Lease:
-        self._leases += 1
-        return self._device.submit((self._kernel.now_ns, self.number, self._leases), hold_ns, self._alarm, wake_ns)
-
-    # ---- stretches
-
-    def _stretch(self, actor: Actor, most: int, made: int, batch: int, context: int) -> Generator[Alarm, None, None]:
-        """Run up to `most` steady steps; returns when the next one has to be decided. `made` of them are decided.
-
-        `ends_ns` are the ends of the steps after the start of the lease, from 0 on. The engine decides again at
-        `ends_ns[turn]`: with one step under way when the last of the stretch has ended, with two when it starts.
-        """
-        scheduler, under_way, mailbox = self.scheduler, self._under_way, self.mailbox
-        ahead = scheduler.depth - 1
+    def _steady_run(self, most: int, made: int, batch: int, context: int) -> _Run:
+        """Up to `most` steady steps from here on."""
         steps = min(most, self.stretch_limit(made), self._reach)
-        span = _Span(scheduler.steps - made, self._kernel.now_ns, batch, context, len(scheduler.running))
         durations_ns = self._cost.decode_series_ns(batch, context, steps)
-        ends_ns = list(accumulate(durations_ns, initial=0))
-        if len(under_way) < ahead:
-            # From idle the pipeline is not full yet: the next decision follows at once.
-            under_way.append((self._hold(ends_ns[-1]), ends_ns[-1]))
-            self._tell(span, durations_ns)
-            return
-        turn = steps - ahead
-        if steps > 1 and scheduler.open_to_newcomers():
-            turn, mailbox.wakes = self._foresee(ends_ns, turn)
-        outcome_due = turn > 0 and scheduler.outcome_due()
-        if turn and ahead:
-            lease = self._hold(ends_ns[turn + 1], ends_ns[turn])
-            before = under_way[0][0]
-            if before is not None and not outcome_due:
-                before.mute()
-        else:
-            lease = self._hold(ends_ns[turn + ahead])
-        told = 0
-        actor.waits_for = "the end of a stretch"
-        while not self._decides_now(lease, ends_ns, turn):
-            yield self._alarm.wait()
-            if mailbox.wakes and self.has_news():
-                self.take_in()
-                turn = self._cut(lease, ends_ns, turn)
-            if outcome_due and turn and self._decides_now(lease, ends_ns, 0):
-                outcome_due = False
-                if not made:
-                    scheduler.advance(1)
-                    made = 1
-                self._tell(span, durations_ns[:1])
-                told = 1
-                span = _Span(span.step + 1, self._kernel.now_ns, batch, context + batch, 0)
-                self._take_output()
-                self.take_in()
-                self._say(None)
-        mailbox.wakes = False
+        start_ns = max(self.now_ns, self._busy_until_ns)
+        ends_ns = list(accumulate(durations_ns, initial=start_ns))
+        return _Run(self.scheduler.steps - made, self.now_ns, batch, context, made, durations_ns, ends_ns)
+
+    # ---- runs of steady steps: the engine decides again at `ends_ns[turn]`, when the last of them ends or starts
+
+    def _run_on(self, run: _Run) -> None:
+        """Take a run as far as the next arrival that may come."""
+        ahead = self.scheduler.depth - 1
+        ends_ns = run.ends_ns
+        turn = len(run.durations_ns) - ahead
+        quiet_until_ns = self.census.quiet_until_ns
+        if turn + ahead > 1 and ends_ns[turn] > quiet_until_ns:
+            turn = max(1 - ahead, bisect_left(ends_ns, quiet_until_ns))
+        self._settle(run, turn)
+
+    def _run_watched(self, actor: Actor, run: _Run) -> Waiting:
+        """Take a run as far as nobody arrives: wait for the clock, and stop at the first decision after an arrival."""
+        kernel, scheduler, mailbox = self._kernel, self.scheduler, self.mailbox
+        ahead = scheduler.depth - 1
+        ends_ns = run.ends_ns
+        turn = len(run.durations_ns) - ahead
+        if scheduler.outcome_due():
+            turn = 0
+        if turn:
+            began_ns = kernel.now_ns
+            lease = self._hold(ends_ns[turn] - began_ns)
+            actor.waits_for = "the end of a stretch"
+            mailbox.wakes = True
+            while kernel.now_ns < ends_ns[turn]:
+                yield self._alarm.wait()
+                if self.has_news():
+                    self.take_in()
+                    sooner = max(1 - ahead, bisect_left(ends_ns, kernel.now_ns))
+                    if sooner < turn:
+                        turn = sooner
+                        lease.shorten(ends_ns[turn] - began_ns)
+            mailbox.wakes = False
+        self._settle(run, turn)
+        if turn:
+            self._arrive_at(kernel.now_ns)
+
+    def _settle(self, run: _Run, turn: int) -> None:
+        """Make the decisions of a run up to the next at `ends_ns[turn]`, and write them down."""
+        scheduler, under_way, ends_ns, made = self.scheduler, self._ends_ns, run.ends_ns, run.made
+        ahead = scheduler.depth - 1
         done = turn + ahead
         self._reach = max(_FIRST_REACH, 2 * done)
+        told = 0
+        if turn and scheduler.outcome_due():
+            told = 1
+            if not made:
+                scheduler.advance(1)
+                made = 1
+            self._tell(run, 0, 1, ends_ns[0])
+            self.now_ns = ends_ns[0]
+            self._outcome = scheduler.update()
+            if self._outcome is not None:
+                self._completed += len(self._outcome.finished)
+                self._say(None)
         if done > made:
             scheduler.advance(done - made)
         if ahead and turn:
-            under_way[0] = (lease, ends_ns[turn])
-        under_way.append((lease, ends_ns[done]))
-        span.running = len(scheduler.running)
-        self._tell(span, durations_ns[told:done])
+            under_way[0] = ends_ns[turn]
+        under_way.append(ends_ns[done])
+        self._busy_until_ns = ends_ns[done]
+        self._tell(run, told, done, ends_ns[turn])
 
-    def _foresee(self, ends_ns: list[int], turn: int) -> tuple[int, bool]:
-        """Where a stretch must end for the next arrival there can be, and whether earlier ones may come after all.
-
-        The device is this engine's own, so the start of the stretch is known: now, or the end of the step under way.
-        """
-        now_ns = self._kernel.now_ns
-        quiet_until_ns = self.census.quiet_until_ns
-        if quiet_until_ns <= now_ns:
-            return turn, True
-        ahead = self.scheduler.depth - 1
-        start_ns = now_ns
-        if ahead:
-            lease, offset_ns = self._under_way[0]
-            if lease is not None:
-                if lease.start_ns is None:
-                    return turn, True
-                start_ns = lease.start_ns + offset_ns
-        return min(turn, max(1 - ahead, bisect_left(ends_ns, quiet_until_ns - start_ns))), False
-
-    def _decides_now(self, lease: Lease, ends_ns: list[int], turn: int) -> bool:
-        if turn:
-            return self._reached(lease, ends_ns[turn])
-        before, offset_ns = self._under_way[0]
-        return before is None or self._reached(before, offset_ns)
-
-    def _cut(self, lease: Lease, ends_ns: list[int], turn: int) -> int:
-        """Let the stretch end at the first moment of decision from now on; returns which that is."""
-        ahead = self.scheduler.depth - 1
-        start_ns = lease.start_ns
-        since_ns = 0 if start_ns is None else self._kernel.now_ns - start_ns
-        sooner = max(1 - ahead, bisect_left(ends_ns, since_ns))
-        if sooner >= turn:
-            return turn
-        lease.shorten(ends_ns[sooner + ahead], ends_ns[sooner] if ahead else None)
-        return sooner
-
-    def _tell(self, span: _Span, durations_ns: list[int]) -> None:
-        """Write down the part of a stretch that is over."""
-        steps = len(durations_ns)
+    def _tell(self, run: _Run, first: int, last: int, time_ns: int) -> None:
+        """Write down steps `first` to `last - 1` of a run."""
+        steps = last - first
         self._kernel.spend(steps, self._name)
+        durations_ns = run.durations_ns[first:last]
         if steps > 1 and durations_ns.count(durations_ns[0]) == steps:
             durations_ns = durations_ns[:1]
-        self._log.emit(
+        self.log.emit(
             Stretch(
-                time_ns=self._kernel.now_ns,
+                time_ns=time_ns,
                 engine=self.number,
-                step=span.step,
+                step=run.step + first,
                 steps=steps,
-                schedule_ns=span.decided_ns,
+                schedule_ns=run.ends_ns[0] if first else run.decided_ns,
                 durations_ns=durations_ns,
-                batch=span.batch,
-                context=span.context,
-                running=span.running,
+                batch=run.batch,
+                context=run.context + first * run.batch,
+                running=len(self.scheduler.running),
                 free_blocks=self.scheduler.pool.free,
             )
         )
@@ -325,7 +343,7 @@ class Engine:
             return
         scheduler = self.scheduler
         turn = Turn(
-            time_ns=self._kernel.now_ns,
+            time_ns=self.now_ns,
             engine=self.number,
             running=len(scheduler.running),
             waiting=len(scheduler.waiting),
@@ -349,7 +367,7 @@ class Engine:
                 turn.tokens = plan.tokens
                 turn.sampled = plan.sampled
                 turn.context = plan.context
-        self._log.emit(turn)
+        self.log.emit(turn)
 
 
 def shareable(prompt: tuple[tuple[str, int, int], ...], name: str) -> tuple[tuple[str, int, int], ...]:

@@ -33,6 +33,7 @@ class Router:
         actor.waits_for = "requests"
         while True:
             yield actor.alarm.wait()
+            self._log.reach(self._kernel.now_ns)
             for request in self.mailbox.take():
                 self._route(request)
 

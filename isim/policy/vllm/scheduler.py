@@ -98,7 +98,6 @@ class Scheduler:
         name: str,
         prompt_tokens: int,
         output_tokens: int,
-        *,
         priority: int = 0,
         order_time: int = 0,
         prompt: Listing[Run] | None = None,
@@ -135,12 +134,6 @@ class Scheduler:
     def has_requests(self) -> bool:
         """Whether the engine's loop has a reason to schedule: work, or finished requests not yet reported."""
         return bool(self._live) or self._unreported
-
-    def open_to_newcomers(self) -> bool:
-        """Whether a request that came now could be admitted by the next decision if it is like the last one."""
-        if len(self.running) >= self.limits.max_num_seqs:
-            return False
-        return not self.waiting or self.limits.policy is SchedulingPolicy.PRIORITY
 
     # ---- one decision
 
@@ -220,7 +213,7 @@ class Scheduler:
         """Whether decisions stay the same over the outcome of the oldest step under way."""
         if oldest.step < 0:
             return False
-        return not oldest.ending or (not self.waiting and self.open_to_newcomers())
+        return not oldest.ending or not self.waiting
 
     def outcome_due(self) -> bool:
         """Whether the oldest step under way brings something that needs saying: call `update` at its end."""
