@@ -38,10 +38,12 @@ def compare_turn(expected: Turn, found: Turn, limits: EngineLimits) -> None:
     for field, rule in _FIELDS:
         due, said = getattr(expected, field), getattr(found, field)
         if due != said:
-            if rule is Rule.ADMISSION and _without_hits(due) == _without_hits(said):
+            if rule is Rule.ADMISSION and _hits_differ(due, said):
                 rule = Rule.PREFIX_HIT
             raise Mismatch(rule, f"{field} {due}", f"{field} {said}")
 
 
-def _without_hits(admitted: list[tuple[int, int, int]]) -> list[int]:
-    return [request for request, _, _ in admitted]
+def _hits_differ(due: list[tuple[int, int, int]], said: list[tuple[int, int, int]]) -> bool:
+    """Whether the same requests are admitted, with other hits."""
+    same = [request for request, _, _ in due] == [request for request, _, _ in said]
+    return same and [hit for _, hit, _ in due] != [hit for _, hit, _ in said]

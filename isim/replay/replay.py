@@ -66,6 +66,7 @@ class Replay:
         self._rejections: dict[int, tuple[int, RejectReason]] = {}
         self._limits: EngineLimits | None = None
         self._max_events = 0
+        self._steps = 0
         self._rejected = 0
         self._aborted = 0
         self._ended = False
@@ -96,7 +97,7 @@ class Replay:
         arrived, completed = len(self._ids), sum(engine.completed for engine in self._engines)
         return ReplaySummary(
             records=self._records,
-            steps=self._steps(),
+            steps=self._steps,
             arrived=arrived,
             completed=completed,
             rejected=self._rejected,
@@ -104,9 +105,6 @@ class Replay:
             unfinished=arrived - completed - self._rejected - self._aborted,
             preemptions=sum(engine.preemptions for engine in self._engines),
         )
-
-    def _steps(self) -> int:
-        return sum(engine.steps for engine in self._engines)
 
     def _envelope(self, record: AnyRecord) -> None:
         if record.seq != self._records:
@@ -203,18 +201,19 @@ class Replay:
         if len(self._engines) > 1:
             self._settle()
         self._engines[record.engine].turn(record)
-        self._check_events()
+        if record.step is not None:
+            self._count(1)
 
     def _stretch(self, record: Stretch) -> None:
         if len(self._engines) > 1:
             self._settle()
         self._engines[record.engine].stretch(record)
-        self._check_events()
+        self._count(record.steps)
 
-    def _check_events(self) -> None:
-        steps = self._steps()
-        if steps > self._max_events:
-            raise Mismatch(Rule.EVENT_BUDGET, f"at most {self._max_events} steps", f"{steps} steps")
+    def _count(self, steps: int) -> None:
+        self._steps += steps
+        if self._steps > self._max_events:
+            raise Mismatch(Rule.EVENT_BUDGET, f"at most {self._max_events} steps", f"{self._steps} steps")
 
     def _end(self, record: End) -> None:
         self._close_arrivals()

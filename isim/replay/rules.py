@@ -81,6 +81,7 @@ FREE_FIELDS: dict[tuple[str, str], str] = {
     ("arrive", "order_time"): "an input; without the priority policy nothing follows from it",
     ("arrive", "prompt"): "an input; it must add up, and with prefix caching every hit follows from it",
     ("arrive", "quotable"): "a permission; needed where a later prompt quotes the output, otherwise without trace",
+    ("arrive", "prompt_tokens"): "an input; of a prompt that is too long only the refusal follows",
     ("arrive", "output_tokens"): "an input; all beyond max_model_len is without trace",
 }
 """Fields whose wrong value need not be noticed, and why. Every other field of every kind is derived and compared."""

@@ -1,0 +1,555 @@
+"""Small logs worked out by hand, each with the working beside it, and ways to spoil a log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from isim.record.records import (
+    REVISION,
+    SCHEMA,
+    Abort,
+    AnyRecord,
+    Arrive,
+    End,
+    EngineLimits,
+    EngineVersion,
+    Header,
+    LinearCoefficients,
+    Reject,
+    RejectReason,
+    SchedulingPolicy,
+    Stretch,
+    Turn,
+)
+from isim.replay import Replay, ReplayViolation
+
+LIMITS = EngineLimits(
+    version=EngineVersion.V021,
+    max_num_seqs=2,
+    max_num_batched_tokens=8,
+    block_size=4,
+    num_blocks=9,
+    max_model_len=32,
+    enable_prefix_caching=False,
+    enable_chunked_prefill=True,
+    long_prefill_token_threshold=0,
+    scheduler_reserve_full_isl=True,
+    async_scheduling=False,
+    policy=SchedulingPolicy.FCFS,
+)
+
+
+def header(linear_cost: LinearCoefficients | None = None, **limits: Any) -> Header:
+    return Header(
+        time_ns=0,
+        schema=SCHEMA,
+        revision=REVISION,
+        isim_version="by hand",
+        scenario_digest="none",
+        seed=7,
+        max_events=1000,
+        engines=1,
+        engine=msgspec.structs.replace(LIMITS, **limits),
+        linear_cost=linear_cost,
+    )
+
+
+def arrive(time_ns: int, request: int, prompt_tokens: int, output_tokens: int, **more: Any) -> Arrive:
+    return Arrive(
+        time_ns=time_ns,
+        request=request,
+        id=f"r{request}",
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        **more,
+    )
+
+
+def end(time_ns: int, steps: int, *, completed: int, rejected: int = 0, aborted: int = 0) -> End:
+    return End(
+        time_ns=time_ns,
+        arrived=completed + rejected + aborted,
+        completed=completed,
+        rejected=rejected,
+        aborted=aborted,
+        unfinished=0,
+        steps=steps,
+    )
+
+
+def numbered(records: Sequence[AnyRecord]) -> list[AnyRecord]:
+    return [msgspec.structs.replace(record, seq=number) for number, record in enumerate(records)]
+
+
+def synchronous() -> list[AnyRecord]:
+    """A step takes 2 ns + 1 ns a token; 8 blocks of 4. Two requests run, one has a prompt that is too long.
+
+    0 ns: r0 computes 6 tokens (2 blocks), until 8. r1 and r2 come at 3 ns; r2 is refused, its 40 tokens exceed 32.
+    8 ns: r0's first token. r0 computes its 7th token, still 2 blocks; r1 its 5 (2 blocks); 6 tokens take until 16.
+    16 ns: r1's first token. Each gets one more: 8 and 6 tokens, no new block, until 20. Both are done then.
+    """
+    cost = LinearCoefficients(base_ps=1001, per_token_ps=1000, per_request_ps=0, per_context_token_ps=0)
+    return numbered(
+        [
+            header(cost),
+            arrive(0, 0, 6, 3),
+            Turn(
+                time_ns=0,
+                step=0,
+                duration_ns=8,
+                admitted=[(0, 0, 6)],
+                scheduled=1,
+                tokens=6,
+                sampled=1,
+                running=1,
+                waiting=0,
+                free_blocks=6,
+            ),
+            arrive(3, 1, 5, 2),
+            arrive(3, 2, 40, 1),
+            Reject(time_ns=3, request=2, reason=RejectReason.PROMPT_TOO_LONG),
+            Turn(
+                time_ns=8,
+                ended=0,
+                first=[0],
+                step=1,
+                duration_ns=8,
+                admitted=[(1, 0, 5)],
+                scheduled=2,
+                tokens=6,
+                sampled=2,
+                context=6,
+                running=2,
+                waiting=0,
+                free_blocks=4,
+            ),
+            Turn(time_ns=16, ended=1, first=[1], running=2, waiting=0, free_blocks=4),
+            Stretch(
+                time_ns=20,
+                step=2,
+                steps=1,
+                schedule_ns=16,
+                durations_ns=[4],
+                batch=2,
+                context=12,
+                running=2,
+                free_blocks=4,
+            ),
+            Turn(time_ns=20, ended=2, finished=[0, 1], running=0, waiting=0, free_blocks=8),
+            end(20, 3, completed=2, rejected=1),
+        ]
+    )
+
+
+def preempting() -> list[AnyRecord]:
+    """5 blocks of 2, steps of 5 ns; r0 (2 tokens, 6 to give) and r1 (2, 4 to give) come together.
+
+    0 ns: both prefill, a block each, 3 free. 5 ns: first tokens; at steps 1 and 2 they compute tokens 3 and 4, which
+    takes a block each: 1 free. 15 ns, step 3: token 5 needs a third block; r0 gets the last one, r1 is the last in
+    the batch and its own victim: 2 free again. 20 ns: r0's token 6 needs none, token 7 takes one; r1's 5 known
+    tokens need 3 blocks and do not fit. 30 ns: r0 has its 6th token and leaves 4 blocks: 5 free; r1 computes its
+    5 tokens again (3 blocks). 35 ns: that gives its 4th token, the one before came from step 2.
+    """
+    return numbered(
+        [
+            header(block_size=2, num_blocks=6),
+            arrive(0, 0, 2, 6),
+            arrive(0, 1, 2, 4),
+            Turn(
+                time_ns=0,
+                step=0,
+                duration_ns=5,
+                admitted=[(0, 0, 2), (1, 0, 2)],
+                scheduled=2,
+                tokens=4,
+                sampled=2,
+                running=2,
+                waiting=0,
+                free_blocks=3,
+            ),
+            Turn(time_ns=5, ended=0, first=[0, 1], running=2, waiting=0, free_blocks=3),
+            Stretch(
+                time_ns=15,
+                step=1,
+                steps=2,
+                schedule_ns=5,
+                durations_ns=[5],
+                batch=2,
+                context=4,
+                running=2,
+                free_blocks=1,
+            ),
+            Turn(
+                time_ns=15,
+                step=3,
+                duration_ns=5,
+                preempted=[1],
+                scheduled=1,
+                tokens=1,
+                sampled=1,
+                context=4,
+                running=1,
+                waiting=1,
+                free_blocks=2,
+            ),
+            Stretch(
+                time_ns=30,
+                step=4,
+                steps=2,
+                schedule_ns=20,
+                durations_ns=[5],
+                batch=1,
+                context=5,
+                running=1,
+                free_blocks=1,
+            ),
+            Turn(
+                time_ns=30,
+                ended=5,
+                finished=[0],
+                step=6,
+                duration_ns=5,
+                admitted=[(1, 0, 5)],
+                scheduled=1,
+                tokens=5,
+                sampled=1,
+                running=1,
+                waiting=0,
+                free_blocks=2,
+            ),
+            Turn(time_ns=35, ended=6, late=[(1, 2)], finished=[1], running=0, waiting=0, free_blocks=5),
+            end(35, 7, completed=2),
+        ]
+    )
+
+
+def asynchronous(*, run_on: bool = True) -> list[AnyRecord]:
+    """One request of 3 tokens that gives 3, steps of 10 ns, 8 blocks of 4, two steps under way.
+
+    0 ns: step 0 prefills; step 1 is decided at once and feeds the token that step 0 will give (block 1 holds 4).
+    10 ns: the first token. Step 2 is decided, its token 5 takes a second block; it will give the third and last token.
+    20 ns: nothing more to decide. 30 ns: the last token.
+    The steps 1 and 2 are one stretch that goes on over the first token, or (`run_on` False) two.
+    """
+    whole = [
+        Turn(time_ns=10, ended=0, first=[0], running=1, waiting=0, free_blocks=7),
+        Stretch(
+            time_ns=20, step=1, steps=2, schedule_ns=0, durations_ns=[10], batch=1, context=3, running=1, free_blocks=6
+        ),
+    ]
+    parts = [
+        Stretch(
+            time_ns=10, step=1, steps=1, schedule_ns=0, durations_ns=[10], batch=1, context=3, running=1, free_blocks=7
+        ),
+        Turn(time_ns=10, ended=0, first=[0], running=1, waiting=0, free_blocks=7),
+        Stretch(
+            time_ns=20, step=2, steps=1, schedule_ns=10, durations_ns=[10], batch=1, context=4, running=1, free_blocks=6
+        ),
+    ]
+    return numbered(
+        [
+            header(async_scheduling=True),
+            arrive(0, 0, 3, 3),
+            Turn(
+                time_ns=0,
+                step=0,
+                duration_ns=10,
+                admitted=[(0, 0, 3)],
+                scheduled=1,
+                tokens=3,
+                sampled=1,
+                running=1,
+                waiting=0,
+                free_blocks=7,
+            ),
+            *(whole if run_on else parts),
+            Turn(time_ns=30, ended=2, finished=[0], running=0, waiting=0, free_blocks=8),
+            end(30, 3, completed=1),
+        ]
+    )
+
+
+def sharing() -> list[AnyRecord]:
+    """Prefix caching, blocks of 2: r1's first 4 of 6 tokens are those of r0, whose full blocks can be found at once.
+
+    r0 takes 3 blocks for 5 tokens, r1 shares 2 of them and takes 1: 4 of 8 are free. Both end with one token. A third
+    request comes while they run and finds the same two blocks after they are done, by then in the free queue.
+    """
+    return numbered(
+        [
+            header(block_size=2, enable_prefix_caching=True),
+            arrive(0, 0, 5, 1, prompt=[("p", 0, 5)]),
+            arrive(0, 1, 6, 1, prompt=[("p", 0, 4), ("x", 0, 2)]),
+            Turn(
+                time_ns=0,
+                step=0,
+                duration_ns=7,
+                admitted=[(0, 0, 5), (1, 4, 2)],
+                scheduled=2,
+                tokens=7,
+                sampled=2,
+                context=4,
+                running=2,
+                waiting=0,
+                free_blocks=4,
+            ),
+            arrive(5, 2, 5, 1, prompt=[("p", 0, 2), ("p", 2, 3)]),
+            Turn(
+                time_ns=7,
+                ended=0,
+                first=[0, 1],
+                finished=[0, 1],
+                step=1,
+                duration_ns=7,
+                admitted=[(2, 4, 1)],
+                scheduled=1,
+                tokens=1,
+                sampled=1,
+                context=4,
+                running=1,
+                waiting=0,
+                free_blocks=5,
+            ),
+            Turn(time_ns=14, ended=1, first=[2], finished=[2], running=0, waiting=0, free_blocks=8),
+            end(14, 2, completed=3),
+        ]
+    )
+
+
+def aborted() -> list[AnyRecord]:
+    """One request of 3 tokens in steps of 10 ns, cancelled at 35 ns: the step that ends at 40 gives it nothing."""
+    return numbered(
+        [
+            header(),
+            arrive(0, 0, 3, 9),
+            Turn(
+                time_ns=0,
+                step=0,
+                duration_ns=10,
+                admitted=[(0, 0, 3)],
+                scheduled=1,
+                tokens=3,
+                sampled=1,
+                running=1,
+                waiting=0,
+                free_blocks=7,
+            ),
+            Turn(time_ns=10, ended=0, first=[0], running=1, waiting=0, free_blocks=7),
+            Abort(time_ns=35, request=0),
+            Stretch(
+                time_ns=40,
+                step=1,
+                steps=3,
+                schedule_ns=10,
+                durations_ns=[10],
+                batch=1,
+                context=3,
+                running=1,
+                free_blocks=6,
+            ),
+            end(40, 4, completed=0, aborted=1),
+        ]
+    )
+
+
+def chunked() -> list[AnyRecord]:
+    """A budget of 4: r0 prefills 6 tokens in two chunks; r1 (2 tokens) waits for budget, then for a seat.
+
+    0 ns: r0 gets 4 of 6. 10 ns: 2 more, which gives its first token, and r1's 2. 20 ns: first tokens; r2 finds no
+    seat. r0 and r1 are done with the step that ends at 30; r2 (1 token) runs until 40.
+    """
+    return numbered(
+        [
+            header(max_num_batched_tokens=4),
+            arrive(0, 0, 6, 2),
+            arrive(0, 1, 2, 2),
+            Turn(
+                time_ns=0,
+                step=0,
+                duration_ns=10,
+                admitted=[(0, 0, 4)],
+                scheduled=1,
+                tokens=4,
+                running=1,
+                waiting=1,
+                free_blocks=7,
+            ),
+            Turn(
+                time_ns=10,
+                step=1,
+                duration_ns=10,
+                admitted=[(1, 0, 2)],
+                chunks=[(0, 2)],
+                scheduled=2,
+                tokens=4,
+                sampled=2,
+                context=4,
+                running=2,
+                waiting=0,
+                free_blocks=5,
+            ),
+            arrive(20, 2, 1, 1),
+            Turn(time_ns=20, ended=1, first=[0, 1], running=2, waiting=1, free_blocks=5),
+            Stretch(
+                time_ns=30,
+                step=2,
+                steps=1,
+                schedule_ns=20,
+                durations_ns=[10],
+                batch=2,
+                context=8,
+                running=2,
+                free_blocks=5,
+            ),
+            Turn(
+                time_ns=30,
+                ended=2,
+                finished=[0, 1],
+                step=3,
+                duration_ns=10,
+                admitted=[(2, 0, 1)],
+                scheduled=1,
+                tokens=1,
+                sampled=1,
+                running=1,
+                waiting=0,
+                free_blocks=7,
+            ),
+            Turn(time_ns=40, ended=3, first=[2], finished=[2], running=0, waiting=0, free_blocks=8),
+            end(40, 4, completed=3),
+        ]
+    )
+
+
+def skipping() -> list[AnyRecord]:
+    """Priorities, 3 blocks of 2, steps of 10 ns; r0 (2 tokens, gives 5) is less urgent than r1 (1, gives 4).
+
+    10 ns, step 1: r0's token 3 takes a second block, r1 the third one. 20 ns, step 2: tokens 4 and 2 need none.
+    30 ns: token 5 of r0 needs a block. Of the two r0 is the victim, itself; in 0.21 that ends the pass: r1, behind it,
+    goes without and nothing is scheduled. So the engine asks again at once: r1's token 3 takes a block, 1 is free,
+    r0's 5 known tokens need 3 and wait. r1's tokens of steps 2 and 3 follow each other: nothing is late.
+    50 ns: r1 is done, r0 computes its 5 tokens; its 4th token comes at 60, after that of step 2; the last at 70.
+    """
+    return numbered(
+        [
+            header(block_size=2, num_blocks=4, policy=SchedulingPolicy.PRIORITY),
+            arrive(0, 0, 2, 5, priority=1),
+            Turn(
+                time_ns=0,
+                step=0,
+                duration_ns=10,
+                admitted=[(0, 0, 2)],
+                scheduled=1,
+                tokens=2,
+                sampled=1,
+                running=1,
+                waiting=0,
+                free_blocks=2,
+            ),
+            arrive(1, 1, 1, 4),
+            Turn(
+                time_ns=10,
+                ended=0,
+                first=[0],
+                step=1,
+                duration_ns=10,
+                admitted=[(1, 0, 1)],
+                scheduled=2,
+                tokens=2,
+                sampled=2,
+                context=2,
+                running=2,
+                waiting=0,
+                free_blocks=0,
+            ),
+            Turn(time_ns=20, ended=1, first=[1], running=2, waiting=0, free_blocks=0),
+            Stretch(
+                time_ns=30,
+                step=2,
+                steps=1,
+                schedule_ns=20,
+                durations_ns=[10],
+                batch=2,
+                context=4,
+                running=2,
+                free_blocks=0,
+            ),
+            Turn(time_ns=30, skipped=[1], preempted=[0], running=1, waiting=1, free_blocks=2),
+            Stretch(
+                time_ns=50,
+                step=3,
+                steps=2,
+                schedule_ns=30,
+                durations_ns=[10],
+                batch=1,
+                context=2,
+                running=1,
+                free_blocks=1,
+            ),
+            Turn(
+                time_ns=50,
+                ended=4,
+                finished=[1],
+                step=5,
+                duration_ns=10,
+                admitted=[(0, 0, 5)],
+                scheduled=1,
+                tokens=5,
+                sampled=1,
+                running=1,
+                waiting=0,
+                free_blocks=0,
+            ),
+            Turn(time_ns=60, ended=5, late=[(0, 2)], running=1, waiting=0, free_blocks=0),
+            Stretch(
+                time_ns=70,
+                step=6,
+                steps=1,
+                schedule_ns=60,
+                durations_ns=[10],
+                batch=1,
+                context=5,
+                running=1,
+                free_blocks=0,
+            ),
+            Turn(time_ns=70, ended=6, finished=[0], running=0, waiting=0, free_blocks=3),
+            end(70, 7, completed=2),
+        ]
+    )
+
+
+EXAMPLES = {
+    "synchronous": synchronous,
+    "preempting": preempting,
+    "asynchronous": asynchronous,
+    "asynchronous_in_parts": lambda: asynchronous(run_on=False),
+    "sharing": sharing,
+    "aborted": aborted,
+    "chunked": chunked,
+    "skipping": skipping,
+}
+
+
+def read(records: Sequence[AnyRecord]) -> None:
+    replay = Replay()
+    replay.read(records)
+    replay.finish()
+
+
+def violation(records: Sequence[AnyRecord]) -> ReplayViolation | None:
+    """What replay says of the log, None when it is content."""
+    try:
+        read(records)
+    except ReplayViolation as error:
+        return error
+    return None
+
+
+def changed(records: Sequence[AnyRecord], place: int, **fields: Any) -> list[AnyRecord]:
+    """The log with other values in one record."""
+    copy = list(records)
+    copy[place] = msgspec.structs.replace(records[place], **fields)
+    return copy
