@@ -153,7 +153,7 @@ def read_block(reading: Reading, block: Block, node: Node, path: str) -> Values 
 def _read_field(reading: Reading, values: Values, key: str, field: Field, node: Node) -> None:
     path = values.at(printable(key[:60]))
     values.places[key] = node.place
-    if field.nullable and (node.kind is NodeKind.NOTHING or (node.raw == "none" and node.plain)):
+    if field.nullable and (node.kind is NodeKind.NOTHING or node.raw == "none"):
         del values.places[key]
         values.values[key] = field.default
         return
