@@ -7,9 +7,12 @@ and that the counting pool is held to the explicit one: whenever a findable bloc
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from isim.policy.vllm.decoders import Decoders
 from isim.policy.vllm.keys import Chain
 from isim.policy.vllm.pool import Block, BlockPool, Owner
+from isim.policy.vllm.sequence import Sequence, Status
 
 
 class NumberedPool(BlockPool):
@@ -29,12 +32,20 @@ class NumberedPool(BlockPool):
         self._number(owner, count)
         self._settle()
 
-    def open(self, decoders: Decoders, ticks: int) -> None:
-        line = decoders.openings(ticks)
+    def open(self, decoders: Decoders, running: Iterable[Sequence], ticks: int) -> None:
+        """Blocks are taken tick by tick, and within a tick in running order."""
+        members = [sequence for sequence in running if sequence.status is Status.DECODE]
+        block = decoders.block_size
+        line = [
+            sequence
+            for tick in range(decoders.tick, decoders.tick + ticks)
+            for sequence in members
+            if (sequence.offset + tick) % block == 0
+        ]
         assert len(line) == decoders.opened(ticks)
-        super().open(decoders, ticks)
-        for owner in line:
-            self._number(owner, 1)
+        super().open(decoders, running, ticks)
+        for sequence in line:
+            self._number(sequence, 1)
         self._settle()
 
     def give_back(self, owner: Owner, count: int, hashed: int) -> None:

@@ -1,16 +1,19 @@
-"""What a block holds, as a number: equal numbers, equal tokens from the start of the prompt on.
+"""What a block holds, as a key: equal keys, equal tokens from the start of the prompt on.
 
 Tokens are named (group, offset). A block's tokens are told as the fewest runs (group, start, count), which is one
-form for one content, and its key is the number under which (key of the block before, runs) was first seen.
+form for one content. Its key is a digest of that and of the key of the block before, so nothing has to be kept of
+contents that nobody holds any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 
 import msgspec
 
-_ROOT = -1
+_ROOT = b""
+_KEY_BYTES = 16
 OUTPUT_PREFIX = "o:"
 Run = tuple[str, int, int]
 
@@ -21,7 +24,7 @@ class Chain(msgspec.Struct, eq=False):
     runs: list[Run]
     output: Run
     quoted: list[str]
-    keys: list[int] = []  # msgspec copies an empty literal default for each chain
+    keys: list[bytes] = []  # msgspec copies an empty literal default for each chain
     run: int = 0
     used: int = 0
 
@@ -33,22 +36,22 @@ def quoted_outputs(prompt: Sequence[Run]) -> list[str]:
 
 
 class Keys:
-    """Gives numbers to block contents, the same to equal ones."""
+    """Makes the keys of block contents, equal ones for equal contents."""
 
     def __init__(self, block_size: int) -> None:
         self._block_size = block_size
-        self._numbers: dict[tuple[int, tuple[Run, ...]], int] = {}
 
     def chain(self, request_id: str, prompt: Sequence[Run]) -> Chain:
         """The chain of a request with this prompt; it quotes the outputs whose groups the prompt names."""
         return Chain(list(prompt), (OUTPUT_PREFIX + request_id, 0, 1 << 60), quoted_outputs(prompt))
 
-    def extend(self, chain: Chain, blocks: int) -> list[int]:
+    def extend(self, chain: Chain, blocks: int) -> list[bytes]:
         """The chain's keys, at least the first `blocks` of them."""
         keys = chain.keys
         while len(keys) < blocks:
-            content = (keys[-1] if keys else _ROOT, tuple(self._next_block(chain)))
-            keys.append(self._numbers.setdefault(content, len(self._numbers)))
+            content = repr(self._next_block(chain)).encode()
+            before = keys[-1] if keys else _ROOT
+            keys.append(blake2b(before + content, digest_size=_KEY_BYTES).digest())
         return keys
 
     def _next_block(self, chain: Chain) -> list[Run]:

@@ -9,8 +9,8 @@ none under way it asks again if it preempted somebody, and else sleeps until an 
 What happens at a moment follows from the log so far, except how long a step takes. So moments are worked out as soon
 as their time and every arrival up to it are known. One with something to tell must be the next turn. One that decides
 a steady step opens a stretch, or goes on with the open one: its record, told later, says how long its steps took.
-Silent ones pass. An outcome may be told while a stretch is open, when the decision that follows it goes on with it.
-Steps of a stretch whose decisions cannot differ are taken in one go; all others go through moments as everywhere.
+Silent ones pass. Steps of a stretch whose decisions cannot differ are taken in one go; all others go through moments
+as everywhere.
 
 A cancellation counts from its own instant: before the output of a step that ends later, after that of one that ends
 just then.
@@ -59,6 +59,7 @@ class Engine:
         self.completed = 0
         self.preemptions = 0
         self.last_end_ns = 0
+        self.last_request = -1
         self._number = number
         self._cost: LinearCoefficients | None = header.linear_cost
         self._depth = 2 if header.engine.async_scheduling else 1
@@ -98,12 +99,11 @@ class Engine:
         self.settle(record.time_ns)
         if self._next_ns != record.time_ns:
             raise Mismatch(Rule.CAUSALITY, self._when(), f"a turn at {record.time_ns} ns")
-        open_steps = len(self._open)
+        if self._open:
+            raise Mismatch(Rule.STRETCH, f"a stretch from step {self._open[0].at.index} first", "a turn")
         expected = self._moment()
         if expected is None:
             raise Mismatch(Rule.CAUSALITY, f"no turn: nothing to tell at {record.time_ns} ns", "a turn")
-        if open_steps and (expected.step is not None or expected.preempted):
-            raise Mismatch(Rule.STRETCH, f"a stretch from step {self._open[0].at.index} first", "a turn")
         compare_turn(expected, record, self.scheduler.limits)
         self.preemptions += len(record.preempted)
         check_duration(record, self._cost)
@@ -321,18 +321,12 @@ class Engine:
         self._next_ns = self._flight[0].end_ns
 
     def _check_told(self, time_ns: int) -> None:
-        """A stretch is told at the next decision or outcome; a moment that brings neither may pass before."""
-        first_ns = self._quiet_since_ns if self._quiet_since_ns is not None else self._next_ns
-        if self._open:
-            first_ns = self._open[0].decided_ns
-        elif time_ns != first_ns:
-            while self._next_ns is not None and self._next_ns < time_ns and not self._open:
-                if self._moment() is not None:
-                    break
-            if self._next_ns == time_ns and not self._open:
-                return
-        if time_ns != first_ns:
-            raise Mismatch(Rule.STRETCH, f"the stretch told at {first_ns} ns", f"{time_ns} ns")
+        """A stretch is told at the first moment after its last decision."""
+        due_ns = self._open[0].decided_ns if self._open else self._next_ns
+        if self._quiet_since_ns is not None:
+            due_ns = self._quiet_since_ns
+        if time_ns != due_ns:
+            raise Mismatch(Rule.STRETCH, f"the stretch told at {due_ns} ns", f"{time_ns} ns")
 
 
 _UNKNOWN_NS = -1

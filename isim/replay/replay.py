@@ -7,6 +7,7 @@ its own account of requests, queue and blocks, and its own telling of the schedu
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -58,12 +59,13 @@ class Replay:
         self._records = 0
         self._time_ns = 0
         self._previous_ns = 0
-        self._order = (-1, 0, 0)
+        self._order = (-1, 0)
         self._engines: list[Engine] = []
         self._live: dict[int, Member] = {}
         self._ids: dict[str, bool] = {}
         self._highest_request = -1
-        self._rejections: dict[int, tuple[int, RejectReason]] = {}
+        self._refused: list[deque[tuple[int, RejectReason]]] = []
+        self._refusals_due = 0
         self._limits: EngineLimits | None = None
         self._max_events = 0
         self._steps = 0
@@ -115,15 +117,15 @@ class Replay:
             raise Mismatch(Rule.ENVELOPE, "nothing after the end", f"a record {type(record).__name__}")
         self._previous_ns = self._time_ns
         engine = 0 if isinstance(record, Header | End) else record.engine
-        order = (record.RANK, engine, getattr(record, "request", 0))
+        order = (record.RANK, engine)
         if record.time_ns != self._time_ns:
             if record.time_ns < self._time_ns:
                 raise Mismatch(Rule.ENVELOPE, f"a time from {self._time_ns} ns", f"{record.time_ns} ns")
             self._close_arrivals()
             self._time_ns = record.time_ns
         elif order < self._order:
-            raise Mismatch(Rule.ENVELOPE, f"(rank, engine, request) from {self._order}", order)
-        if self._rejections and record.RANK > Reject.RANK:
+            raise Mismatch(Rule.ENVELOPE, f"(rank, engine) from {self._order}", order)
+        if self._refusals_due and record.RANK > Reject.RANK:
             self._close_arrivals()
         self._order = order
         if self._records and not 0 <= engine < len(self._engines):
@@ -131,8 +133,8 @@ class Replay:
 
     def _close_arrivals(self) -> None:
         """No more arrivals at this instant: they were all of the next requests, and who had to be refused was."""
-        if self._rejections:
-            request, (_, reason) = next(iter(self._rejections.items()))
+        if self._refusals_due:
+            request, reason = next(refused[0] for refused in self._refused if refused)
             raise Mismatch(Rule.REJECTION, f"request {request} rejected: {reason}", "no such record at its arrival")
         if self._highest_request != len(self._ids) - 1:
             raise Mismatch(Rule.ARRIVAL, f"{len(self._ids)} requests", f"a request {self._highest_request}")
@@ -151,21 +153,26 @@ class Replay:
         self._limits = header.engine
         self._max_events = header.max_events
         self._engines = [Engine(number, header, self._live) for number in range(header.engines)]
+        self._refused = [deque() for _ in self._engines]
 
     def _arrive(self, record: Arrive) -> None:
         self._settle()
         index, limits = record.request, self._limits
         assert limits is not None
-        if index != len(self._ids) and (len(self._engines) == 1 or index < 0 or index in self._live):
-            raise Mismatch(Rule.ARRIVAL, f"request {len(self._ids)}", f"request {index}")
+        engine = self._engines[record.engine]
+        # several engines: what arrives at one instant is told engine by engine, see `_close_arrivals`
+        least = len(self._ids) if len(self._engines) == 1 else engine.last_request + 1
+        if index < least or (index > least and len(self._engines) == 1):
+            raise Mismatch(Rule.ARRIVAL, f"request {least}", f"request {index}")
+        engine.last_request = index
         check_request(record, self._ids)
         self._highest_request = max(self._highest_request, index)
         self._ids[record.id] = record.quotable
         reason = refusal(record, limits)
         if reason is not None:
-            self._rejections[index] = (record.engine, reason)
+            self._refused[record.engine].append((index, reason))
+            self._refusals_due += 1
             return
-        engine = self._engines[record.engine]
         member = Member(
             index=index,
             id=record.id,
@@ -181,10 +188,12 @@ class Replay:
         engine.arrive(record.time_ns, member)
 
     def _reject(self, record: Reject) -> None:
-        due = self._rejections.pop(record.request, None)
-        if due != (record.engine, record.reason):
-            expected = "no rejection" if due is None else f"a rejection by engine {due[0]}: {due[1]}"
+        refused = self._refused[record.engine]
+        if not refused or refused[0] != (record.request, record.reason):
+            expected = f"request {refused[0][0]} rejected: {refused[0][1]}" if refused else "no rejection"
             raise Mismatch(Rule.REJECTION, expected, f"request {record.request} rejected: {record.reason}")
+        refused.popleft()
+        self._refusals_due -= 1
         self._rejected += 1
 
     def _abort(self, record: Abort) -> None:

@@ -68,6 +68,28 @@ def arrive(time_ns: int, request: int, prompt_tokens: int, output_tokens: int, *
     )
 
 
+def turn(
+    time_ns: int,
+    left: tuple[int, int, int],
+    decided: tuple[int, int, int, int, int, int] | None = None,
+    **more: Any,
+) -> Turn:
+    """A turn that leaves (running, waiting, free blocks); decided: step, duration, requests, tokens, sampled, context."""
+    if decided is not None:
+        more |= dict(zip(("step", "duration_ns", "scheduled", "tokens", "sampled", "context"), decided, strict=True))
+    return Turn(time_ns=time_ns, running=left[0], waiting=left[1], free_blocks=left[2], **more)
+
+
+def stretch(
+    time_ns: int, step: int, steps: int, schedule_ns: int, duration_ns: int, facts: tuple[int, int, int, int]
+) -> Stretch:
+    """A stretch of equal steps; facts: batch, context, running, free blocks."""
+    named = dict(zip(("batch", "context", "running", "free_blocks"), facts, strict=True))
+    return Stretch(
+        time_ns=time_ns, step=step, steps=steps, schedule_ns=schedule_ns, durations_ns=[duration_ns], **named
+    )
+
+
 def end(time_ns: int, steps: int, *, completed: int, rejected: int = 0, aborted: int = 0) -> End:
     return End(
         time_ns=time_ns,
@@ -96,49 +118,14 @@ def synchronous() -> list[AnyRecord]:
         [
             header(cost),
             arrive(0, 0, 6, 3),
-            Turn(
-                time_ns=0,
-                step=0,
-                duration_ns=8,
-                admitted=[(0, 0, 6)],
-                scheduled=1,
-                tokens=6,
-                sampled=1,
-                running=1,
-                waiting=0,
-                free_blocks=6,
-            ),
+            turn(0, (1, 0, 6), admitted=[(0, 0, 6)], decided=(0, 8, 1, 6, 1, 0)),
             arrive(3, 1, 5, 2),
             arrive(3, 2, 40, 1),
             Reject(time_ns=3, request=2, reason=RejectReason.PROMPT_TOO_LONG),
-            Turn(
-                time_ns=8,
-                ended=0,
-                first=[0],
-                step=1,
-                duration_ns=8,
-                admitted=[(1, 0, 5)],
-                scheduled=2,
-                tokens=6,
-                sampled=2,
-                context=6,
-                running=2,
-                waiting=0,
-                free_blocks=4,
-            ),
-            Turn(time_ns=16, ended=1, first=[1], running=2, waiting=0, free_blocks=4),
-            Stretch(
-                time_ns=20,
-                step=2,
-                steps=1,
-                schedule_ns=16,
-                durations_ns=[4],
-                batch=2,
-                context=12,
-                running=2,
-                free_blocks=4,
-            ),
-            Turn(time_ns=20, ended=2, finished=[0, 1], running=0, waiting=0, free_blocks=8),
+            turn(8, (2, 0, 4), ended=0, first=[0], admitted=[(1, 0, 5)], decided=(1, 8, 2, 6, 2, 6)),
+            turn(16, (2, 0, 4), ended=1, first=[1]),
+            stretch(20, 2, 1, 16, 4, (2, 12, 2, 4)),
+            turn(20, (0, 0, 8), ended=2, finished=[0, 1]),
             end(20, 3, completed=2, rejected=1),
         ]
     )
@@ -158,115 +145,34 @@ def preempting() -> list[AnyRecord]:
             header(block_size=2, num_blocks=6),
             arrive(0, 0, 2, 6),
             arrive(0, 1, 2, 4),
-            Turn(
-                time_ns=0,
-                step=0,
-                duration_ns=5,
-                admitted=[(0, 0, 2), (1, 0, 2)],
-                scheduled=2,
-                tokens=4,
-                sampled=2,
-                running=2,
-                waiting=0,
-                free_blocks=3,
-            ),
-            Turn(time_ns=5, ended=0, first=[0, 1], running=2, waiting=0, free_blocks=3),
-            Stretch(
-                time_ns=15,
-                step=1,
-                steps=2,
-                schedule_ns=5,
-                durations_ns=[5],
-                batch=2,
-                context=4,
-                running=2,
-                free_blocks=1,
-            ),
-            Turn(
-                time_ns=15,
-                step=3,
-                duration_ns=5,
-                preempted=[1],
-                scheduled=1,
-                tokens=1,
-                sampled=1,
-                context=4,
-                running=1,
-                waiting=1,
-                free_blocks=2,
-            ),
-            Stretch(
-                time_ns=30,
-                step=4,
-                steps=2,
-                schedule_ns=20,
-                durations_ns=[5],
-                batch=1,
-                context=5,
-                running=1,
-                free_blocks=1,
-            ),
-            Turn(
-                time_ns=30,
-                ended=5,
-                finished=[0],
-                step=6,
-                duration_ns=5,
-                admitted=[(1, 0, 5)],
-                scheduled=1,
-                tokens=5,
-                sampled=1,
-                running=1,
-                waiting=0,
-                free_blocks=2,
-            ),
-            Turn(time_ns=35, ended=6, late=[(1, 2)], finished=[1], running=0, waiting=0, free_blocks=5),
+            turn(0, (2, 0, 3), admitted=[(0, 0, 2), (1, 0, 2)], decided=(0, 5, 2, 4, 2, 0)),
+            turn(5, (2, 0, 3), ended=0, first=[0, 1]),
+            stretch(15, 1, 2, 5, 5, (2, 4, 2, 1)),
+            turn(15, (1, 1, 2), preempted=[1], decided=(3, 5, 1, 1, 1, 4)),
+            stretch(30, 4, 2, 20, 5, (1, 5, 1, 1)),
+            turn(30, (1, 0, 2), ended=5, finished=[0], admitted=[(1, 0, 5)], decided=(6, 5, 1, 5, 1, 0)),
+            turn(35, (0, 0, 5), ended=6, late=[(1, 2)], finished=[1]),
             end(35, 7, completed=2),
         ]
     )
 
 
-def asynchronous(*, run_on: bool = True) -> list[AnyRecord]:
+def asynchronous() -> list[AnyRecord]:
     """One request of 3 tokens that gives 3, steps of 10 ns, 8 blocks of 4, two steps under way.
 
     0 ns: step 0 prefills; step 1 is decided at once and feeds the token that step 0 will give (block 1 holds 4).
     10 ns: the first token. Step 2 is decided, its token 5 takes a second block; it will give the third and last token.
     20 ns: nothing more to decide. 30 ns: the last token.
-    The steps 1 and 2 are one stretch that goes on over the first token, or (`run_on` False) two.
     """
-    whole = [
-        Turn(time_ns=10, ended=0, first=[0], running=1, waiting=0, free_blocks=7),
-        Stretch(
-            time_ns=20, step=1, steps=2, schedule_ns=0, durations_ns=[10], batch=1, context=3, running=1, free_blocks=6
-        ),
-    ]
-    parts = [
-        Stretch(
-            time_ns=10, step=1, steps=1, schedule_ns=0, durations_ns=[10], batch=1, context=3, running=1, free_blocks=7
-        ),
-        Turn(time_ns=10, ended=0, first=[0], running=1, waiting=0, free_blocks=7),
-        Stretch(
-            time_ns=20, step=2, steps=1, schedule_ns=10, durations_ns=[10], batch=1, context=4, running=1, free_blocks=6
-        ),
-    ]
     return numbered(
         [
             header(async_scheduling=True),
             arrive(0, 0, 3, 3),
-            Turn(
-                time_ns=0,
-                step=0,
-                duration_ns=10,
-                admitted=[(0, 0, 3)],
-                scheduled=1,
-                tokens=3,
-                sampled=1,
-                running=1,
-                waiting=0,
-                free_blocks=7,
-            ),
-            *(whole if run_on else parts),
-            Turn(time_ns=30, ended=2, finished=[0], running=0, waiting=0, free_blocks=8),
+            turn(0, (1, 0, 7), admitted=[(0, 0, 3)], decided=(0, 10, 1, 3, 1, 0)),
+            stretch(10, 1, 1, 0, 10, (1, 3, 1, 7)),
+            turn(10, (1, 0, 7), ended=0, first=[0]),
+            stretch(20, 2, 1, 10, 10, (1, 4, 1, 6)),
+            turn(30, (0, 0, 8), ended=2, finished=[0]),
             end(30, 3, completed=1),
         ]
     )
@@ -283,37 +189,12 @@ def sharing() -> list[AnyRecord]:
             header(block_size=2, enable_prefix_caching=True),
             arrive(0, 0, 5, 1, prompt=[("p", 0, 5)]),
             arrive(0, 1, 6, 1, prompt=[("p", 0, 4), ("x", 0, 2)]),
-            Turn(
-                time_ns=0,
-                step=0,
-                duration_ns=7,
-                admitted=[(0, 0, 5), (1, 4, 2)],
-                scheduled=2,
-                tokens=7,
-                sampled=2,
-                context=4,
-                running=2,
-                waiting=0,
-                free_blocks=4,
-            ),
+            turn(0, (2, 0, 4), admitted=[(0, 0, 5), (1, 4, 2)], decided=(0, 7, 2, 7, 2, 4)),
             arrive(5, 2, 5, 1, prompt=[("p", 0, 2), ("p", 2, 3)]),
-            Turn(
-                time_ns=7,
-                ended=0,
-                first=[0, 1],
-                finished=[0, 1],
-                step=1,
-                duration_ns=7,
-                admitted=[(2, 4, 1)],
-                scheduled=1,
-                tokens=1,
-                sampled=1,
-                context=4,
-                running=1,
-                waiting=0,
-                free_blocks=5,
+            turn(
+                7, (1, 0, 5), ended=0, first=[0, 1], finished=[0, 1], admitted=[(2, 4, 1)], decided=(1, 7, 1, 1, 1, 4)
             ),
-            Turn(time_ns=14, ended=1, first=[2], finished=[2], running=0, waiting=0, free_blocks=8),
+            turn(14, (0, 0, 8), ended=1, first=[2], finished=[2]),
             end(14, 2, completed=3),
         ]
     )
@@ -325,31 +206,10 @@ def aborted() -> list[AnyRecord]:
         [
             header(),
             arrive(0, 0, 3, 9),
-            Turn(
-                time_ns=0,
-                step=0,
-                duration_ns=10,
-                admitted=[(0, 0, 3)],
-                scheduled=1,
-                tokens=3,
-                sampled=1,
-                running=1,
-                waiting=0,
-                free_blocks=7,
-            ),
-            Turn(time_ns=10, ended=0, first=[0], running=1, waiting=0, free_blocks=7),
+            turn(0, (1, 0, 7), admitted=[(0, 0, 3)], decided=(0, 10, 1, 3, 1, 0)),
+            turn(10, (1, 0, 7), ended=0, first=[0]),
             Abort(time_ns=35, request=0),
-            Stretch(
-                time_ns=40,
-                step=1,
-                steps=3,
-                schedule_ns=10,
-                durations_ns=[10],
-                batch=1,
-                context=3,
-                running=1,
-                free_blocks=6,
-            ),
+            stretch(40, 1, 3, 10, 10, (1, 3, 1, 6)),
             end(40, 4, completed=0, aborted=1),
         ]
     )
@@ -366,59 +226,13 @@ def chunked() -> list[AnyRecord]:
             header(max_num_batched_tokens=4),
             arrive(0, 0, 6, 2),
             arrive(0, 1, 2, 2),
-            Turn(
-                time_ns=0,
-                step=0,
-                duration_ns=10,
-                admitted=[(0, 0, 4)],
-                scheduled=1,
-                tokens=4,
-                running=1,
-                waiting=1,
-                free_blocks=7,
-            ),
-            Turn(
-                time_ns=10,
-                step=1,
-                duration_ns=10,
-                admitted=[(1, 0, 2)],
-                chunks=[(0, 2)],
-                scheduled=2,
-                tokens=4,
-                sampled=2,
-                context=4,
-                running=2,
-                waiting=0,
-                free_blocks=5,
-            ),
+            turn(0, (1, 1, 7), admitted=[(0, 0, 4)], decided=(0, 10, 1, 4, 0, 0)),
+            turn(10, (2, 0, 5), admitted=[(1, 0, 2)], chunks=[(0, 2)], decided=(1, 10, 2, 4, 2, 4)),
             arrive(20, 2, 1, 1),
-            Turn(time_ns=20, ended=1, first=[0, 1], running=2, waiting=1, free_blocks=5),
-            Stretch(
-                time_ns=30,
-                step=2,
-                steps=1,
-                schedule_ns=20,
-                durations_ns=[10],
-                batch=2,
-                context=8,
-                running=2,
-                free_blocks=5,
-            ),
-            Turn(
-                time_ns=30,
-                ended=2,
-                finished=[0, 1],
-                step=3,
-                duration_ns=10,
-                admitted=[(2, 0, 1)],
-                scheduled=1,
-                tokens=1,
-                sampled=1,
-                running=1,
-                waiting=0,
-                free_blocks=7,
-            ),
-            Turn(time_ns=40, ended=3, first=[2], finished=[2], running=0, waiting=0, free_blocks=8),
+            turn(20, (2, 1, 5), ended=1, first=[0, 1]),
+            stretch(30, 2, 1, 20, 10, (2, 8, 2, 5)),
+            turn(30, (1, 0, 7), ended=2, finished=[0, 1], admitted=[(2, 0, 1)], decided=(3, 10, 1, 1, 1, 0)),
+            turn(40, (0, 0, 8), ended=3, first=[2], finished=[2]),
             end(40, 4, completed=3),
         ]
     )
@@ -437,85 +251,17 @@ def skipping() -> list[AnyRecord]:
         [
             header(block_size=2, num_blocks=4, policy=SchedulingPolicy.PRIORITY),
             arrive(0, 0, 2, 5, priority=1),
-            Turn(
-                time_ns=0,
-                step=0,
-                duration_ns=10,
-                admitted=[(0, 0, 2)],
-                scheduled=1,
-                tokens=2,
-                sampled=1,
-                running=1,
-                waiting=0,
-                free_blocks=2,
-            ),
+            turn(0, (1, 0, 2), admitted=[(0, 0, 2)], decided=(0, 10, 1, 2, 1, 0)),
             arrive(1, 1, 1, 4),
-            Turn(
-                time_ns=10,
-                ended=0,
-                first=[0],
-                step=1,
-                duration_ns=10,
-                admitted=[(1, 0, 1)],
-                scheduled=2,
-                tokens=2,
-                sampled=2,
-                context=2,
-                running=2,
-                waiting=0,
-                free_blocks=0,
-            ),
-            Turn(time_ns=20, ended=1, first=[1], running=2, waiting=0, free_blocks=0),
-            Stretch(
-                time_ns=30,
-                step=2,
-                steps=1,
-                schedule_ns=20,
-                durations_ns=[10],
-                batch=2,
-                context=4,
-                running=2,
-                free_blocks=0,
-            ),
-            Turn(time_ns=30, skipped=[1], preempted=[0], running=1, waiting=1, free_blocks=2),
-            Stretch(
-                time_ns=50,
-                step=3,
-                steps=2,
-                schedule_ns=30,
-                durations_ns=[10],
-                batch=1,
-                context=2,
-                running=1,
-                free_blocks=1,
-            ),
-            Turn(
-                time_ns=50,
-                ended=4,
-                finished=[1],
-                step=5,
-                duration_ns=10,
-                admitted=[(0, 0, 5)],
-                scheduled=1,
-                tokens=5,
-                sampled=1,
-                running=1,
-                waiting=0,
-                free_blocks=0,
-            ),
-            Turn(time_ns=60, ended=5, late=[(0, 2)], running=1, waiting=0, free_blocks=0),
-            Stretch(
-                time_ns=70,
-                step=6,
-                steps=1,
-                schedule_ns=60,
-                durations_ns=[10],
-                batch=1,
-                context=5,
-                running=1,
-                free_blocks=0,
-            ),
-            Turn(time_ns=70, ended=6, finished=[0], running=0, waiting=0, free_blocks=3),
+            turn(10, (2, 0, 0), ended=0, first=[0], admitted=[(1, 0, 1)], decided=(1, 10, 2, 2, 2, 2)),
+            turn(20, (2, 0, 0), ended=1, first=[1]),
+            stretch(30, 2, 1, 20, 10, (2, 4, 2, 0)),
+            turn(30, (1, 1, 2), skipped=[1], preempted=[0]),
+            stretch(50, 3, 2, 30, 10, (1, 2, 1, 1)),
+            turn(50, (1, 0, 0), ended=4, finished=[1], admitted=[(0, 0, 5)], decided=(5, 10, 1, 5, 1, 0)),
+            turn(60, (1, 0, 0), ended=5, late=[(0, 2)]),
+            stretch(70, 6, 1, 60, 10, (1, 5, 1, 0)),
+            turn(70, (0, 0, 3), ended=6, finished=[0]),
             end(70, 7, completed=2),
         ]
     )
@@ -525,7 +271,6 @@ EXAMPLES = {
     "synchronous": synchronous,
     "preempting": preempting,
     "asynchronous": asynchronous,
-    "asynchronous_in_parts": lambda: asynchronous(run_on=False),
     "sharing": sharing,
     "aborted": aborted,
     "chunked": chunked,

@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from isim.record.log import Log
 from isim.record.records import (
     REVISION,
     SCHEMA,
@@ -77,12 +76,19 @@ def header(engine: dict[str, Any], version: EngineVersion) -> Header:
     )
 
 
+def in_order(records: list[AnyRecord]) -> list[AnyRecord]:
+    """Records as a log has them: by time, rank and engine, and numbered."""
+    ordered = sorted(records, key=lambda r: (r.time_ns, r.RANK, 0 if isinstance(r, Header | End) else r.engine))
+    for number, record in enumerate(ordered):
+        record.seq = number
+    return ordered
+
+
 class Telling(msgspec.Struct, kw_only=True):
-    """How the log is to be told: durations by step, the longest stretch, names for private prompts or None."""
+    """How the log is to be told: durations by step, the longest stretch, whether prompts nobody shares are named."""
 
     duration_ns: Callable[[int], int] = lambda step: 1
     max_stretch: int = 1_000_000
-    at_once: bool = True
     hide_private: bool = False
 
 
@@ -95,8 +101,7 @@ class Converter:
         self.telling = telling or Telling()
         engine = self.input["engine"]
         self.records: list[AnyRecord] = []
-        self.log = Log([self.records.extend])
-        self.log.emit(header(engine, VERSIONS[folder.parent.name]))
+        self.records.append(header(engine, VERSIONS[folder.parent.name]))
         self.requests = {request["id"]: request for request in self.input["requests"]}
         limit = engine["max_model_len"]
         self.outputs = {n: min(r["output_len"], limit - r["prompt_len"]) for n, r in self.requests.items()}
@@ -136,7 +141,7 @@ class Converter:
         gone = list(self.left.values())
         if len(gone) < len(self.requests):
             raise Untellable("the recording stops before all requests are done")
-        self.log.emit(
+        self.records.append(
             End(
                 time_ns=self.now_ns,
                 arrived=len(self.index),
@@ -147,8 +152,7 @@ class Converter:
                 steps=self.steps,
             )
         )
-        self.log.close()
-        return self.records
+        return in_order(self.records)
 
     def _shared_groups(self) -> dict[str, int]:
         """How many requests name each group of tokens in their prompt or make it as output."""
@@ -171,7 +175,7 @@ class Converter:
         for name in call["aborted"]:
             if name in self.index and name not in self.left:
                 self.left[name] = "abort"
-                self.log.emit(Abort(time_ns=self.now_ns, request=self.index[name]))
+                self.records.append(Abort(time_ns=self.now_ns, request=self.index[name]))
         self._decide(call)
 
     def _arrive(self, name: str) -> None:
@@ -182,7 +186,7 @@ class Converter:
         if blocks >= self.input["engine"]["num_gpu_blocks"]:
             raise Untellable("a request that never fits is rejected here, and waits in the recording")
         self.index[name] = len(self.index)
-        self.log.emit(
+        self.records.append(
             Arrive(
                 time_ns=self.now_ns,
                 request=self.index[name],
@@ -230,7 +234,7 @@ class Converter:
                 turn.sampled, turn.context = len(call["sampled"]), context
             if self.outcome or entries or turn.preempted:
                 self._turn(turn)
-            elif self.telling.at_once:
+            else:
                 self._flush()
         if entries:
             self.end_ns = max(self.now_ns, self.end_ns) + self.telling.duration_ns(self.steps)
@@ -295,7 +299,7 @@ class Converter:
             setattr(turn, field, value)
         self.outcome = {}
         if turn.ended is not None or turn.step is not None or turn.preempted:
-            self.log.emit(turn)
+            self.records.append(turn)
 
     def _flush(self) -> None:
         stretch = self.stretch
@@ -303,5 +307,5 @@ class Converter:
             if len(set(stretch.durations_ns)) == 1:
                 stretch.durations_ns = stretch.durations_ns[:1]
             stretch.time_ns = self.now_ns
-            self.log.emit(stretch)
+            self.records.append(stretch)
             self.stretch = None

@@ -1,8 +1,8 @@
 """The running requests that have exactly one token due, advanced together.
 
 A tick is one step in which every decoder gets its token. A decoder's computed tokens are its offset plus the tick,
-so a tick changes one counter. Who opens a block at a tick is the bucket `tick mod block size`; who gets a last
-token at a tick is in the calendar. Buckets are kept in running order, since blocks are taken in that order.
+so a tick changes one counter. How many open a block at a tick is a histogram over `tick mod block size`; who gets a
+last token at a tick is in the calendar.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ class Decoders:
         """Computed tokens of all decoders, summed."""
         self.newest_order = -1
         """No decoder was admitted later than this."""
-        self._block = block_size
-        self._buckets: list[list[Sequence]] = [[] for _ in range(block_size)]
+        self.block_size = block_size
+        self._opening = [0] * (2 * block_size)
+        """How many need one more block at each tick modulo the block size, written twice so that no slice wraps."""
         self._ends: dict[int, list[Sequence]] = {}
         self._end_ticks: list[int] = []
 
@@ -37,12 +38,12 @@ class Decoders:
         sequence.overlap_tick = tick + overlap_after
         self.count += 1
         self.context += computed
-        bucket = self._buckets[-sequence.offset % self._block]
-        bucket.append(sequence)
         if sequence.order > self.newest_order:
             self.newest_order = sequence.order
-        elif len(bucket) > 1 and bucket[-2].order > sequence.order:
-            bucket.sort(key=_order)
+        block, opening = self.block_size, self._opening
+        place = -sequence.offset % block
+        opening[place] += 1
+        opening[place + block] += 1
         ending = self._ends.get(end_tick)
         if ending is None:
             self._ends[end_tick] = [sequence]
@@ -63,26 +64,16 @@ class Decoders:
         sequence.computed = sequence.offset + self.tick
         sequence.issued = sequence.output - (sequence.end_tick - self.tick)
 
-    def opening(self, ahead: int = 0) -> list[Sequence]:
-        """Those that need one more block for the tick that is `ahead` ticks from the next one."""
-        return self._buckets[(self.tick + ahead) % self._block]
-
-    def openings(self, ticks: int) -> list[Sequence]:
-        """Those that need one more block, in the order of the next `ticks` ticks, and of running in each."""
-        line: list[Sequence] = []
-        for place in range(ticks):
-            line += self.opening(place)
-        return line
-
     def opened(self, ticks: int) -> int:
         """How many blocks the next `ticks` ticks need."""
-        block, tick = self._block, self.tick
+        block = self.block_size
+        place = self.tick % block
+        if ticks == 1:
+            return self._opening[place]
+        if ticks < block:
+            return sum(self._opening[place : place + ticks])
         rounds, rest = divmod(ticks, block)
-        count = rounds * self.count
-        buckets = self._buckets
-        for place in range(tick, tick + rest):
-            count += len(buckets[place % block])
-        return count
+        return rounds * self.count + sum(self._opening[place : place + rest])
 
     def advance(self, ticks: int = 1) -> tuple[Sequence, ...]:
         """Some ticks of which only the last samples anybody's last token; returns those, who are decoders no more."""
@@ -100,31 +91,29 @@ class Decoders:
             ending.sort(key=_order)
         return tuple(ending)
 
-    def ticks_to_end(self) -> int:
-        """Ticks until the next one ends. There is at least one decoder."""
-        ticks = self._end_ticks
-        while ticks[0] not in self._ends:
-            heappop(ticks)
-        return ticks[0] - self.tick
-
-    def ticks_within(self, free_blocks: int, limit: int) -> int:
-        """How many ticks, up to `limit`, open no more than `free_blocks` blocks in all."""
-        rounds = limit // self._block + 1
-        if self.count * rounds <= free_blocks:
+    def run_length(self, free_blocks: int) -> int:
+        """Ticks until the next one ends, or fewer if they open more than `free_blocks`. There is at least one decoder."""
+        end_ticks = self._end_ticks
+        while end_ticks[0] not in self._ends:
+            heappop(end_ticks)
+        limit = end_ticks[0] - self.tick
+        if self.count * (limit // self.block_size + 1) <= free_blocks or self.opened(limit) <= free_blocks:
             return limit
-        whole = min(free_blocks // self.count, limit // self._block)
-        left = free_blocks - whole * self.count
-        ticks = whole * self._block
-        while ticks < limit:
-            left -= len(self.opening(ticks))
-            if left < 0:
-                break
-            ticks += 1
-        return ticks
+        fits, short = 0, limit
+        while short - fits > 1:
+            middle = (fits + short) // 2
+            if self.opened(middle) <= free_blocks:
+                fits = middle
+            else:
+                short = middle
+        return fits
 
     def _drop(self, sequence: Sequence) -> None:
         self.settle(sequence)
-        self._buckets[-sequence.offset % self._block].remove(sequence)
+        block, opening = self.block_size, self._opening
+        place = -sequence.offset % block
+        opening[place] -= 1
+        opening[place + block] -= 1
         self.count -= 1
         self.context -= sequence.computed
 

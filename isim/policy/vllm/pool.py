@@ -16,6 +16,7 @@ Block 0 is the null block and never lent.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -24,6 +25,7 @@ from isim.policy.vllm.keys import Chain
 
 if TYPE_CHECKING:
     from isim.policy.vllm.decoders import Decoders
+    from isim.policy.vllm.sequence import Sequence
 
 
 class Block(msgspec.Struct, eq=False):
@@ -58,9 +60,11 @@ class BlockPool:
         """Give a request `count` more blocks; the caller has made sure that so many are free."""
         self.remove(count)
 
-    def open(self, decoders: Decoders, ticks: int) -> None:
-        """Give every decoder the blocks it needs for the next `ticks` ticks."""
-        self.remove(decoders.opened(ticks))
+    def open(self, decoders: Decoders, running: Iterable[Sequence], ticks: int) -> None:
+        """Give every decoder among the `running` the blocks it needs for the next `ticks` ticks."""
+        count = decoders.opened(ticks)
+        if count:
+            self.remove(count)
 
     def remove(self, count: int) -> None:
         """Take `count` blocks from the head of the queue; those that were findable are not any more."""

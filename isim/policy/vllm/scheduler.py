@@ -59,6 +59,10 @@ class Flight(msgspec.Struct, eq=False, gc=False):
         self.late = tuple(sorted(self.late, key=lambda late: late[0].order))
 
 
+QUIET = Flight(0)
+"""Every step that brings just one more token to those that had one the step before."""
+
+
 def _order(sequence: Sequence) -> int:
     return sequence.order
 
@@ -192,11 +196,9 @@ class Scheduler:
         count = decoders.count
         if not count or self.waiting or self.prefills or self.skipped or len(flights) != self.depth - 1:
             return 0
-        if count > self.limits.max_num_batched_tokens:
+        if count > self.limits.max_num_batched_tokens or (flights and flights[0].step < 0):
             return 0
-        if flights and not self._runs_on(flights[0]):
-            return 0
-        return decoders.ticks_within(self.pool.free, decoders.ticks_to_end())
+        return decoders.run_length(self.pool.free)
 
     def horizon(self, plan: Plan) -> int:
         """How many more decisions after this steady `plan` are like it, if nobody comes in; `outcome_due` as above."""
@@ -205,15 +207,9 @@ class Scheduler:
             return 0
         if self._quotable and plan.blocked is Blocked.BLOCKS:
             return 0
-        if self.depth > 1 and not self._runs_on(flights[0]):
+        if self.depth > 1 and (flights[0].step < 0 or (flights[0].ending and self.waiting)):
             return 0
-        return decoders.ticks_within(self.pool.free, decoders.ticks_to_end())
-
-    def _runs_on(self, oldest: Flight) -> bool:
-        """Whether decisions stay the same over the outcome of the oldest step under way."""
-        if oldest.step < 0:
-            return False
-        return not oldest.ending or not self.waiting
+        return decoders.run_length(self.pool.free)
 
     def outcome_due(self) -> bool:
         """Whether the oldest step under way brings something that needs saying: call `update` at its end."""
@@ -224,18 +220,19 @@ class Scheduler:
 
         No more than `steady_steps` or `horizon` allowed, and after the output that was due has been taken in.
         """
-        decoders, flights, depth = self.decoders, self.flights, self.depth
-        self.pool.open(decoders, steps)
-        first = self.steps
-        self.steps = end = first + steps
-        for step in range(max(first, end - depth), end):
-            flights.append(Flight(step))
-        while len(flights) > depth:
-            flights.popleft()
+        decoders, flights = self.decoders, self.flights
+        self.pool.open(decoders, self.running.values(), steps)
+        self.steps += steps
         ending = decoders.advance(steps)
-        if ending:
-            flights[-1].ending = ending
-            flights[-1].quiet = False
+        last = Flight(self.steps - 1, False, (), (), ending) if ending else QUIET
+        if self.depth == 1:
+            flights.clear()
+        elif steps > 1:
+            flights.clear()
+            flights.append(QUIET)
+        elif len(flights) > 1:
+            flights.popleft()
+        flights.append(last)
         self._unreported = False
         if self._quotable:
             self.publish()
@@ -365,7 +362,7 @@ class Scheduler:
     def _smooth_pass(self, plan: Plan, flight: Flight) -> bool:
         """The running pass where nobody's tokens or blocks depend on who comes first; False if they may."""
         decoders, pool = self.decoders, self.pool
-        opening = len(decoders.opening())
+        opening = decoders.opened(1)
         chunks: list[tuple[Sequence, int, int]] = []
         if self.prefills:
             found = self._smooth_chunks(opening)
@@ -375,7 +372,7 @@ class Scheduler:
         elif decoders.count > self.limits.max_num_batched_tokens or opening > pool.free:
             return False
         if opening:
-            pool.open(decoders, 1)
+            pool.open(decoders, self.running.values(), 1)
         if decoders.count:
             self.decode(plan, flight)
             if self._quotable:
