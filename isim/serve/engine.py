@@ -42,7 +42,7 @@ MOST_IDLE_TURNS = 10_000
 MOST_TURNS_AHEAD = 256
 _FIRST_REACH = 16
 
-Waiting = Generator[Alarm, None, None]
+Waits = Generator[Alarm, None, None]
 
 
 class NoHeadway(IsimError):  # noqa: N818 - it names what the engine does
@@ -94,6 +94,7 @@ class Engine:
         self._completed = 0
         self._reach = _FIRST_REACH
         self._turns_ahead = 0
+        self._spent = 0
         self._leases = 0
         self._idle_turns = 0
         self._alarm = kernel.spawn(self._name, Rank.ENGINE, self._body).alarm
@@ -103,6 +104,8 @@ class Engine:
 
     def take_in(self) -> None:
         """Queue everybody who has arrived by now."""
+        if not len(self.mailbox):
+            return
         add = self.scheduler.add
         for request in self.mailbox.take():
             prompt = request.prompt
@@ -127,20 +130,24 @@ class Engine:
 
     # ---- the loop
 
-    def _body(self, actor: Actor) -> Waiting:
+    def _body(self, actor: Actor) -> Waits:
         scheduler, census, ends_ns = self.scheduler, self.census, self._ends_ns
         again = scheduler.rules.schedule_on_empty
-        depth = scheduler.depth
+        depth, ahead = scheduler.depth, scheduler.depth - 1
         flights = scheduler.flights
         while True:
             self.take_in()
             if scheduler.has_requests:
                 run = self._decide()
                 if run is not None:
-                    if census.quiet_until_ns > self.now_ns or len(run.durations_ns) == 1:
-                        self._run_on(run)
-                    else:
-                        yield from self._run_watched(actor, run)
+                    turn = len(run.durations_ns) - ahead
+                    quiet_until_ns = census.quiet_until_ns
+                    if run.ends_ns[turn] > quiet_until_ns and turn + ahead > 1:
+                        if quiet_until_ns > self.now_ns:
+                            turn = max(1 - ahead, bisect_left(run.ends_ns, quiet_until_ns))
+                        else:
+                            turn = yield from self._watch(actor, run, turn)
+                    self._settle(run, turn)
                 if len(flights) < depth and (flights[-1].step >= 0 or (again and scheduler.has_requests)):
                     continue
             elif flights:
@@ -160,7 +167,7 @@ class Engine:
                 self._outcome = outcome
                 self._completed += len(outcome.finished)
 
-    def _wait_until(self, actor: Actor, time_ns: int) -> Waiting:
+    def _wait_until(self, actor: Actor, time_ns: int) -> Waits:
         """Hold the device until the clock has come to `time_ns`."""
         actor.waits_for = "the end of a step"
         kernel = self._kernel
@@ -169,7 +176,7 @@ class Engine:
             yield self._alarm.wait()
         self._arrive_at(time_ns)
 
-    def _rest(self, actor: Actor) -> Waiting:
+    def _rest(self, actor: Actor) -> Waits:
         """Nothing to do and nothing under way: wait for requests."""
         self._say(None)
         kernel = self._kernel
@@ -189,6 +196,8 @@ class Engine:
         self.now_ns = time_ns
         self._turns_ahead = 0
         self.log.reach(time_ns)
+        self._kernel.spend(self._spent, self._name)
+        self._spent = 0
         if self._completed:
             self.census.completed += self._completed
             self._completed = 0
@@ -216,7 +225,7 @@ class Engine:
                 self._say(None, free_blocks)
             return self._steady_run(1 + scheduler.horizon(plan), 1, plan.decodes, plan.decode_context)
         if plan.tokens:
-            self._kernel.spend(1, self._name)
+            self._spent += 1
             duration_ns = self._cost.step_ns(plan.decodes, plan.decode_context, plan.shapes)
             self._say(plan, duration_ns=duration_ns)
             self._busy_until_ns = max(self.now_ns, self._busy_until_ns) + duration_ns
@@ -250,41 +259,26 @@ class Engine:
 
     # ---- runs of steady steps: the engine decides again at `ends_ns[turn]`, when the last of them ends or starts
 
-    def _run_on(self, run: _Run) -> None:
-        """Take a run as far as the next arrival that may come."""
-        ahead = self.scheduler.depth - 1
-        ends_ns = run.ends_ns
-        turn = len(run.durations_ns) - ahead
-        quiet_until_ns = self.census.quiet_until_ns
-        if turn + ahead > 1 and ends_ns[turn] > quiet_until_ns:
-            turn = max(1 - ahead, bisect_left(ends_ns, quiet_until_ns))
-        self._settle(run, turn)
-
-    def _run_watched(self, actor: Actor, run: _Run) -> Waiting:
-        """Take a run as far as nobody arrives: wait for the clock, and stop at the first decision after an arrival."""
-        kernel, scheduler, mailbox = self._kernel, self.scheduler, self.mailbox
-        ahead = scheduler.depth - 1
-        ends_ns = run.ends_ns
-        turn = len(run.durations_ns) - ahead
-        if scheduler.outcome_due():
-            turn = 0
-        if turn:
-            began_ns = kernel.now_ns
-            lease = self._hold(ends_ns[turn] - began_ns)
-            actor.waits_for = "the end of a stretch"
-            mailbox.wakes = True
-            while kernel.now_ns < ends_ns[turn]:
-                yield self._alarm.wait()
-                if self.has_news():
-                    self.take_in()
-                    sooner = max(1 - ahead, bisect_left(ends_ns, kernel.now_ns))
-                    if sooner < turn:
-                        turn = sooner
-                        lease.shorten(ends_ns[turn] - began_ns)
-            mailbox.wakes = False
-        self._settle(run, turn)
-        if turn:
-            self._arrive_at(kernel.now_ns)
+    def _watch(self, actor: Actor, run: _Run, turn: int) -> Generator[Alarm, None, int]:
+        """Wait for the clock while a run goes on; returns at which decision it has to stop for somebody who arrived."""
+        kernel, mailbox, ends_ns = self._kernel, self.mailbox, run.ends_ns
+        soonest = 2 - self.scheduler.depth
+        if self.scheduler.outcome_due():
+            return soonest
+        began_ns = kernel.now_ns
+        lease = self._hold(ends_ns[turn] - began_ns)
+        actor.waits_for = "the end of a stretch"
+        mailbox.wakes = True
+        while kernel.now_ns < ends_ns[turn]:
+            yield self._alarm.wait()
+            if self.has_news():
+                self.take_in()
+                sooner = max(soonest, bisect_left(ends_ns, kernel.now_ns))
+                if sooner < turn:
+                    turn = sooner
+                    lease.shorten(ends_ns[turn] - began_ns)
+        mailbox.wakes = False
+        return turn
 
     def _settle(self, run: _Run, turn: int) -> None:
         """Make the decisions of a run up to the next at `ends_ns[turn]`, and write them down."""
@@ -315,9 +309,9 @@ class Engine:
     def _tell(self, run: _Run, first: int, last: int, time_ns: int) -> None:
         """Write down steps `first` to `last - 1` of a run."""
         steps = last - first
-        self._kernel.spend(steps, self._name)
+        self._spent += steps
         durations_ns = run.durations_ns[first:last]
-        if steps > 1 and durations_ns.count(durations_ns[0]) == steps:
+        if steps > 1 and durations_ns[0] == durations_ns[-1] and durations_ns.count(durations_ns[0]) == steps:
             durations_ns = durations_ns[:1]
         self.log.emit(
             Stretch(

@@ -74,7 +74,7 @@ def turn(
     decided: tuple[int, int, int, int, int, int] | None = None,
     **more: Any,
 ) -> Turn:
-    """A turn that leaves (running, waiting, free blocks); decided: step, duration, requests, tokens, sampled, context."""
+    """A turn; left: running, waiting, free blocks; decided: step, duration, requests, tokens, sampled, context."""
     if decided is not None:
         more |= dict(zip(("step", "duration_ns", "scheduled", "tokens", "sampled", "context"), decided, strict=True))
     return Turn(time_ns=time_ns, running=left[0], waiting=left[1], free_blocks=left[2], **more)
@@ -267,7 +267,28 @@ def skipping() -> list[AnyRecord]:
     )
 
 
+def slowing() -> list[AnyRecord]:
+    """A step takes 1 ns + half a ns for each token of context, rounded up; one request of 3 tokens gives 4.
+
+    Step 0 has no context: 1 ns. Steps 1 to 3 have 3, 4 and 5 tokens of it: 2.5, 3 and 3.5 ns, so 3, 3 and 4.
+    """
+    cost = LinearCoefficients(base_ps=1000, per_token_ps=0, per_request_ps=0, per_context_token_ps=500)
+    steps = msgspec.structs.replace(stretch(11, 1, 3, 1, 0, (1, 3, 1, 6)), durations_ns=[3, 3, 4])
+    return numbered(
+        [
+            header(cost),
+            arrive(0, 0, 3, 4),
+            turn(0, (1, 0, 7), admitted=[(0, 0, 3)], decided=(0, 1, 1, 3, 1, 0)),
+            turn(1, (1, 0, 7), ended=0, first=[0]),
+            steps,
+            turn(11, (0, 0, 8), ended=3, finished=[0]),
+            end(11, 4, completed=1),
+        ]
+    )
+
+
 EXAMPLES = {
+    "slowing": slowing,
     "synchronous": synchronous,
     "preempting": preempting,
     "asynchronous": asynchronous,

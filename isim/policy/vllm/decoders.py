@@ -92,7 +92,7 @@ class Decoders:
         return tuple(ending)
 
     def run_length(self, free_blocks: int) -> int:
-        """Ticks until the next one ends, or fewer if they open more than `free_blocks`. There is at least one decoder."""
+        """Ticks until the next one ends, or fewer if they open more than `free_blocks`; of at least one decoder."""
         end_ticks = self._end_ticks
         while end_ticks[0] not in self._ends:
             heappop(end_ticks)
