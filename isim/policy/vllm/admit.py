@@ -13,28 +13,28 @@ if TYPE_CHECKING:
 
 def admit(table: Scheduler, plan: Plan, flight: Flight) -> None:
     """Admit from the head of the queue while seats, budget and blocks last; the first that does not fit ends it."""
-    limits, pool, waiting = table.limits, table.pool, table.waiting
-    block = limits.block_size
+    limits, pool, waiting, running = table.limits, table.pool, table.waiting, table.running
+    block, seats = limits.block_size, limits.max_num_seqs
     budget = limits.max_num_batched_tokens - plan.tokens
     while waiting and budget > 0:
-        if len(table.running) >= limits.max_num_seqs:
+        if len(running) >= seats:
             plan.blocked = Blocked.SEATS
             return
         sequence = waiting.first()
         known = sequence.prompt + sequence.issued
         chain = sequence.chain
-        hits = pool.find(chain, (known - 1) // block) if chain is not None else []
+        hits = [] if chain is None else pool.find(chain, (known - 1) // block)
         hit_tokens = len(hits) * block
-        plan.lookups.append((sequence.index, hit_tokens))
+        index = sequence.index
+        plan.lookups.append((index, hit_tokens))
         tokens = table.cut(known - hit_tokens)
         if tokens > budget:
             if not limits.enable_chunked_prefill:
                 return
             tokens = budget
-        room = pool.free - pool.idle(hits) if hits else pool.free
         needed = -(-(hit_tokens + tokens) // block) - len(hits)
         whole = -(-known // block) - len(hits) if limits.scheduler_reserve_full_isl else needed
-        if max(needed, whole) > room:
+        if (whole if whole > needed else needed) > (pool.free - pool.idle(hits) if hits else pool.free):
             plan.blocked = Blocked.BLOCKS
             return
         waiting.take()
@@ -43,8 +43,10 @@ def admit(table: Scheduler, plan: Plan, flight: Flight) -> None:
         pool.take(sequence, needed)
         sequence.computed = hit_tokens
         sequence.status = Status.PREFILL
-        table.seat(sequence)
-        plan.admitted.append((sequence.index, hit_tokens, tokens))
+        sequence.order = table.orders
+        table.orders += 1
+        running[index] = sequence
+        plan.admitted.append((index, hit_tokens, tokens))
         table.extend(sequence, tokens, plan, flight)
         if sequence.status is Status.PREFILL:
             table.prefills.append(sequence)

@@ -25,19 +25,14 @@ from isim.policy.vllm.walk import walk
 from isim.record.records import EngineLimits, RejectReason, SchedulingPolicy
 
 
-def output_limit(limits: EngineLimits, prompt_tokens: int, output_tokens: int) -> int:
-    """Tokens the engine will generate: it stops where prompt and output reach `max_model_len`."""
-    return min(output_tokens, limits.max_model_len - prompt_tokens)
-
-
 def refusal(limits: EngineLimits, prompt_tokens: int, output_tokens: int) -> RejectReason | None:
     """Why the engine refuses a request at its arrival, if it does.
 
-    The last token has no KV, so a request peaks at prompt + output - 1 positions.
+    It stops generating where prompt and output reach `max_model_len`, and the last token has no KV.
     """
     if prompt_tokens >= limits.max_model_len:
         return RejectReason.PROMPT_TOO_LONG
-    peak_tokens = prompt_tokens + output_limit(limits, prompt_tokens, output_tokens) - 1
+    peak_tokens = min(prompt_tokens + output_tokens, limits.max_model_len) - 1
     if -(-peak_tokens // limits.block_size) > limits.num_blocks - 1:
         return RejectReason.NEVER_FITS
     return None
@@ -54,9 +49,12 @@ class Flight(msgspec.Struct, eq=False, gc=False):
 
     def sort(self) -> None:
         """Outputs are processed in running order."""
-        self.first = tuple(sorted(self.first, key=_order))
-        self.ending = tuple(sorted(self.ending, key=_order))
-        self.late = tuple(sorted(self.late, key=lambda late: late[0].order))
+        if len(self.first) > 1:
+            self.first = tuple(sorted(self.first, key=_order))
+        if len(self.ending) > 1:
+            self.ending = tuple(sorted(self.ending, key=_order))
+        if len(self.late) > 1:
+            self.late = tuple(sorted(self.late, key=lambda late: late[0].order))
 
 
 QUIET = Flight(0)
@@ -88,7 +86,8 @@ class Scheduler:
         """Decoders whose next token will be late."""
         self._live: dict[int, Sequence] = {}
         self._keys = KeyTable()
-        self._orders = 0
+        self.orders = 0
+        """Admissions so far."""
         self._quotable: dict[int, Sequence] = {}
         self._unreported = False
         self.depth = 2 if limits.async_scheduling else 1
@@ -108,7 +107,7 @@ class Scheduler:
         quotable: bool = False,
     ) -> None:
         """Queue a request that `refusal` lets in. `prompt` spells its shareable tokens, from the first on."""
-        output = output_limit(self.limits, prompt_tokens, output_tokens)
+        output = min(output_tokens, self.limits.max_model_len - prompt_tokens)
         sequence = Sequence(index, name, prompt_tokens, output, priority, order_time)
         if self.limits.enable_prefix_caching and prompt:
             shared = sum(count for _, _, count in prompt)
@@ -244,8 +243,9 @@ class Scheduler:
         return self.cut(sequence.prompt + sequence.issued - sequence.computed)
 
     def cut(self, tokens: int) -> int:
+        """`tokens`, or the long-prefill threshold where that is less and holds."""
         threshold = self.limits.long_prefill_token_threshold
-        if not 0 < threshold < tokens:
+        if threshold == 0 or tokens <= threshold:
             return tokens
         if not self.rules.threshold_alone and len(self.running) + len(self.waiting) == 1:
             return tokens
@@ -352,12 +352,6 @@ class Scheduler:
         self.pool.give_back(sequence, -(-(sequence.computed + granted) // block), hashed)
         sequence.computed = 0
         sequence.hashed = 0
-
-    def seat(self, sequence: Sequence) -> None:
-        """The request runs from now on, last in order."""
-        self.running[sequence.index] = sequence
-        sequence.order = self._orders
-        self._orders += 1
 
     def _smooth_pass(self, plan: Plan, flight: Flight) -> bool:
         """The running pass where nobody's tokens or blocks depend on who comes first; False if they may."""
