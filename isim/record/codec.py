@@ -15,11 +15,10 @@ import msgspec
 import zstandard
 
 from isim.record.errors import LogError, TruncatedLog
-from isim.record.records import REVISION, SCHEMA, AnyRecord, End, Header
+from isim.record.records import REVISION, SAFE_MAX, SCHEMA, AnyRecord, End, Header
 
 _READ_BYTES = 1 << 20
 MAX_LINE_BYTES = 64 << 20
-SAFE_MAX = (1 << 53) - 1
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[AnyRecord] = msgspec.json.Decoder(AnyRecord)
@@ -128,7 +127,7 @@ class _Envelope:
             raise self._error(f"expected sequence {self._last + 1}, found {record.seq}")
         if self._ended:
             raise self._error("expected nothing after the end record")
-        if record.time_ns < self._time_ns or record.time_ns > SAFE_MAX:
+        if record.time_ns < self._time_ns:
             raise self._error(f"expected a time from {self._time_ns} to {SAFE_MAX} ns, found {record.time_ns}")
         if isinstance(record, Header) != (self._last < 0):
             raise self._error("expected a header as the first record and nowhere else")

@@ -10,8 +10,8 @@ Rows, all of 8-byte little-endian integers (strings as length and UTF-8 bytes):
     steps     decided at, duration, scheduled, tokens, context       one for each step of each engine, five columns
     events    kind, time and the lists of a turn; arrivals, rejections, aborts; the header's facts and the end
 
-What cannot change a result is in no row: sequence numbers, how steps were gathered into stretches, and the
-totals of a stretch that follow from the rest (`running`, `free_blocks` after its last step).
+What cannot change a result is in no row: sequence numbers, how steps were gathered into stretches (their numbers are
+their places), and the totals of a stretch that follow from the rest (`running`, `free_blocks` after its last step).
 """
 
 from __future__ import annotations

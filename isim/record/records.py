@@ -20,12 +20,18 @@ scheduling step n is scheduled when step n - 1 starts, and starts when that ends
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 
 SCHEMA = "isim/log"
 REVISION = 1
+SAFE_MAX = (1 << 53) - 1
+
+Whole = Annotated[int, msgspec.Meta(ge=0, le=SAFE_MAX)]
+"""A count, a size or a time; what a log says beyond these bounds is refused where it is read."""
+
+Signed = Annotated[int, msgspec.Meta(ge=-SAFE_MAX, le=SAFE_MAX)]
 
 
 class EngineVersion(StrEnum):
@@ -54,14 +60,14 @@ class EngineLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """
 
     version: EngineVersion
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    block_size: int
-    num_blocks: int
-    max_model_len: int
+    max_num_seqs: Whole
+    max_num_batched_tokens: Whole
+    block_size: Whole
+    num_blocks: Whole
+    max_model_len: Whole
     enable_prefix_caching: bool
     enable_chunked_prefill: bool
-    long_prefill_token_threshold: int
+    long_prefill_token_threshold: Whole
     scheduler_reserve_full_isl: bool
     async_scheduling: bool
     policy: SchedulingPolicy
@@ -74,29 +80,29 @@ class LinearCoefficients(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     to whole nanoseconds.
     """
 
-    base_ps: int
-    per_token_ps: int
-    per_request_ps: int
-    per_context_token_ps: int
+    base_ps: Whole
+    per_token_ps: Whole
+    per_request_ps: Whole
+    per_context_token_ps: Whole
 
 
 class Record(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="kind"):
     """The envelope. `seq` is given by the log when the record's instant is over."""
 
     RANK: ClassVar[int]
-    seq: int = -1
-    time_ns: int
+    seq: Signed = -1
+    time_ns: Whole
 
 
 class Header(Record, kw_only=True, tag="header"):
     RANK: ClassVar[int] = -1
     schema: str
-    revision: int
+    revision: Whole
     isim_version: str
     scenario_digest: str
-    seed: int
-    max_events: int
-    engines: int
+    seed: Signed
+    max_events: Whole
+    engines: Whole
     engine: EngineLimits
     linear_cost: LinearCoefficients | None = None
     """Given when step durations follow from the log itself; None when the cost model needs more than the log has."""
@@ -111,14 +117,14 @@ class Arrive(Record, kw_only=True, tag="arrive"):
     """
 
     RANK: ClassVar[int] = 2
-    request: int
+    request: Whole
     id: str
-    engine: int = 0
-    prompt_tokens: int
-    output_tokens: int
-    priority: int = 0
-    order_time: int | None = None
-    prompt: list[tuple[str, int, int]] | None = None
+    engine: Whole = 0
+    prompt_tokens: Whole
+    output_tokens: Whole
+    priority: Signed = 0
+    order_time: Signed | None = None
+    prompt: list[tuple[str, Whole, Whole]] | None = None
     quotable: bool = False
 
 
@@ -126,8 +132,8 @@ class Reject(Record, kw_only=True, tag="reject"):
     """The engine refused the request at its arrival."""
 
     RANK: ClassVar[int] = 3
-    request: int
-    engine: int = 0
+    request: Whole
+    engine: Whole = 0
     reason: RejectReason
 
 
@@ -135,8 +141,8 @@ class Abort(Record, kw_only=True, tag="abort"):
     """The request was cancelled from outside; its blocks are free again."""
 
     RANK: ClassVar[int] = 3
-    request: int
-    engine: int = 0
+    request: Whole
+    engine: Whole = 0
 
 
 class Turn(Record, kw_only=True, tag="turn"):
@@ -157,24 +163,24 @@ class Turn(Record, kw_only=True, tag="turn"):
     """
 
     RANK: ClassVar[int] = 5
-    engine: int = 0
-    ended: int | None = None
-    first: list[int] = []  # msgspec copies an empty literal default for each record
-    late: list[tuple[int, int]] = []
-    finished: list[int] = []
-    step: int | None = None
-    duration_ns: int = 0
-    admitted: list[tuple[int, int, int]] = []
-    chunks: list[tuple[int, int]] = []
-    skipped: list[int] = []
-    preempted: list[int] = []
-    scheduled: int = 0
-    tokens: int = 0
-    sampled: int = 0
-    context: int = 0
-    running: int
-    waiting: int
-    free_blocks: int
+    engine: Whole = 0
+    ended: Whole | None = None
+    first: list[Whole] = []  # msgspec copies an empty literal default for each record
+    late: list[tuple[Whole, Whole]] = []
+    finished: list[Whole] = []
+    step: Whole | None = None
+    duration_ns: Whole = 0
+    admitted: list[tuple[Whole, Whole, Whole]] = []
+    chunks: list[tuple[Whole, Whole]] = []
+    skipped: list[Whole] = []
+    preempted: list[Whole] = []
+    scheduled: Whole = 0
+    tokens: Whole = 0
+    sampled: Whole = 0
+    context: Whole = 0
+    running: Whole
+    waiting: Whole
+    free_blocks: Whole
 
 
 class Stretch(Record, kw_only=True, tag="stretch"):
@@ -187,27 +193,27 @@ class Stretch(Record, kw_only=True, tag="stretch"):
     """
 
     RANK: ClassVar[int] = 5
-    engine: int = 0
-    step: int
-    steps: int
-    schedule_ns: int
-    durations_ns: list[int]
-    batch: int
-    context: int
-    running: int
-    free_blocks: int
+    engine: Whole = 0
+    step: Whole
+    steps: Whole
+    schedule_ns: Whole
+    durations_ns: list[Whole]
+    batch: Whole
+    context: Whole
+    running: Whole
+    free_blocks: Whole
 
 
 class End(Record, kw_only=True, tag="end"):
     """The run is over: every request is accounted for."""
 
     RANK: ClassVar[int] = 7
-    arrived: int
-    completed: int
-    rejected: int
-    aborted: int
-    unfinished: int
-    steps: int
+    arrived: Whole
+    completed: Whole
+    rejected: Whole
+    aborted: Whole
+    unfinished: Whole
+    steps: Whole
 
 
 AnyRecord = Header | Arrive | Reject | Abort | Turn | Stretch | End
