@@ -11,6 +11,7 @@ from slow_engine import EndlessRun, SlowRun, run_timed
 from workload_fuzz import linear_step_ns, quoted_ids, random_case
 
 from isim.kernel.errors import BudgetExceeded
+from isim.replay import Replay, ReplayViolation
 from isim.serve.engine import NoHeadway
 
 BATCHES = 8
@@ -32,9 +33,9 @@ def compare(seed: int) -> bool:
             product()
         return False
     whole = product()
+    replayed(whole, where := f"seed {seed}: {limits}")
     told = tell(whole.records)
     names = [request.id for request in requests]
-    where = f"seed {seed}: {limits}"
     assert _steps(told) == _slow_steps(slow), where
     assert told.rejected == {
         names.index(name): outcome.rejected.value for name, outcome in slow.requests.items() if outcome.rejected
@@ -50,12 +51,23 @@ def compare(seed: int) -> bool:
         assert free_blocks == slow.steps[step].free_blocks, (where, step)
     assert whole.block_order() == slow.free_block_order, where
     single = product(max_stretch=1)
+    replayed(single, where)
     assert single.digest == whole.digest, where
     assert single.block_order() == slow.free_block_order, where
     assert product(foresight=False).digest == whole.digest, where
     for shuffle_seed in (1, 2):
         assert product(shuffle_seed=shuffle_seed).digest == whole.digest, where
     return True
+
+
+def replayed(played: Played, where: str) -> None:
+    """The independent checker accepts the log, told either way."""
+    replay = Replay()
+    try:
+        replay.read(played.records)
+        replay.finish()
+    except ReplayViolation as violation:
+        raise AssertionError(f"{where}: {violation}") from violation
 
 
 def _steps(told: Told) -> list[tuple[int, int, int, int, int]]:

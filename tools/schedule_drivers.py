@@ -260,6 +260,8 @@ class CaseEngine(Engine):
         self._aborts = deque(sorted(case.aborts, key=lambda abort: abort.step))
         self._numbers: dict[str, int] = {}
         self._jumped = 0
+        self._arrive = log.lane(Arrive)
+        self._leave = log.lane(Abort)
         census.quiet_until_ns = SAFE_MAX_NS
 
     @property
@@ -272,7 +274,7 @@ class CaseEngine(Engine):
             request = self._arrivals.popleft()
             index = self._numbers[request.id] = self.table.queue(request)
             self.census.arrived += 1
-            self.log.emit(
+            self._arrive(
                 Arrive(
                     time_ns=now_ns,
                     request=index,
@@ -289,7 +291,7 @@ class CaseEngine(Engine):
             index = self._numbers.get(self._aborts.popleft().id, -1)
             if self.table.abort(index):
                 self.census.aborted += 1
-                self.log.emit(Abort(time_ns=now_ns, request=index))
+                self._leave(Abort(time_ns=now_ns, request=index))
         if not self._arrivals:
             self.census.close()
 

@@ -43,6 +43,7 @@ class Mailbox(Generic[T]):
         if not items:
             return []
         self._items = []
-        if len(items) > 1:
-            items.sort(key=_by_key)
+        if len(items) == 1:
+            return [items[0][1]]
+        items.sort(key=_by_key)
         return [item for _, item in items]

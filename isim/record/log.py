@@ -18,22 +18,21 @@ from isim.record.records import Abort, AnyRecord, Arrive, End, Header, Reject, S
 
 Reader = Callable[[Sequence[AnyRecord]], None]
 Event = Arrive | Reject | Abort | Turn | Stretch
+Emit = Callable[[Event], None]
 BATCH = 4096
 
-_order = attrgetter("time_ns", "RANK", "engine")
 _time_ns = attrgetter("time_ns")
 
 
 class Log:
-    """Gives each reader all records, in order and numbered. `emit` takes those between the header and the end."""
+    """Gives each reader all records, in order and numbered. In between header and end they come through lanes."""
 
     def __init__(self, header: Header, readers: Sequence[Reader]) -> None:
         self._readers = tuple(readers)
-        self._waiting: list[Event] = []
+        self._lanes: dict[tuple[int, int], list[Event]] = {}
         self._reached_ns = 0
         self._enough = BATCH
         self._next = 0
-        self.emit: Callable[[Event], None] = self._waiting.append
         self._hand_on([header])
 
     @property
@@ -41,29 +40,43 @@ class Log:
         """How many records have been numbered so far."""
         return self._next
 
+    def lane(self, kind: type[Event], engine: int = 0) -> Emit:
+        """How the one owner of an engine's records of this kind's rank emits them, in the order of their times."""
+        lane = self._lanes.setdefault((kind.RANK, engine), [])
+        self._lanes = dict(sorted(self._lanes.items()))
+        return lane.append
+
     def reach(self, time_ns: int) -> None:
         """Nobody will emit a record before this time any more."""
-        if len(self._waiting) >= self._enough:
-            self._flush(time_ns)
-            self._enough = BATCH + len(self._waiting)
+        waiting = 0
+        for lane in self._lanes.values():
+            waiting += len(lane)
+        if waiting >= self._enough:
+            left = self._flush(time_ns)
+            self._enough = BATCH + left
 
     def close(self, end: End) -> None:
         """Hand on what is left, then the end. A log that is not closed reads as truncated."""
         self._flush(end.time_ns + 1)
         self._hand_on([end])
 
-    def _flush(self, time_ns: int) -> None:
-        waiting = self._waiting
-        waiting.sort(key=_order)
-        due = bisect_left(waiting, time_ns, key=_time_ns)
-        if not due:
-            return
-        if waiting[0].time_ns < self._reached_ns:
-            raise CausalityError(f"the log has reached {self._reached_ns} ns, a record came after that: {waiting[0]}")
+    def _flush(self, time_ns: int) -> int:
+        """Hand on everything before `time_ns`; returns how much is left."""
+        records: list[AnyRecord] = []
+        left = 0
+        for lane in self._lanes.values():
+            due = bisect_left(lane, time_ns, key=_time_ns)
+            records += lane[:due]
+            del lane[:due]
+            left += len(lane)
+        if records:
+            # Lanes are in the order of (rank, engine), and a stable sort by time keeps it within an instant.
+            records.sort(key=_time_ns)
+            if records[0].time_ns < self._reached_ns:
+                raise CausalityError(f"the log has reached {self._reached_ns} ns, then came {records[0]}")
+            self._hand_on(records)
         self._reached_ns = time_ns
-        records: list[AnyRecord] = list(waiting[:due])
-        del waiting[:due]
-        self._hand_on(records)
+        return left
 
     def _hand_on(self, records: list[AnyRecord]) -> None:
         number = self._next

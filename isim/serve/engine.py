@@ -83,6 +83,7 @@ class Engine:
         self.census = census
         self.now_ns = 0
         self.log = log
+        self._emit = log.lane(Turn, number)
         self._kernel = kernel
         self._cost = cost
         self._name = f"engine {number}"
@@ -313,7 +314,7 @@ class Engine:
         durations_ns = run.durations_ns[first:last]
         if steps > 1 and durations_ns[0] == durations_ns[-1] and durations_ns.count(durations_ns[0]) == steps:
             durations_ns = durations_ns[:1]
-        self.log.emit(
+        self._emit(
             Stretch(
                 time_ns=time_ns,
                 engine=self.number,
@@ -361,7 +362,7 @@ class Engine:
                 turn.tokens = plan.tokens
                 turn.sampled = plan.sampled
                 turn.context = plan.context
-        self.log.emit(turn)
+        self._emit(turn)
 
 
 def shareable(prompt: tuple[tuple[str, int, int], ...], name: str) -> tuple[tuple[str, int, int], ...]:

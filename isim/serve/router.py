@@ -25,6 +25,8 @@ class Router:
         self._limits = limits
         self._engines = engines
         self._log = log
+        self._arrive = log.lane(Arrive)
+        self._reject = log.lane(Reject)
         self._census = census
         self._kernel = kernel
         self.mailbox: Mailbox[Request] = Mailbox(kernel.spawn("router", Rank.RELEASE, self._body).alarm)
@@ -40,7 +42,7 @@ class Router:
     def _route(self, request: Request) -> None:
         now_ns = self._kernel.now_ns
         prompt = request.prompt
-        self._log.emit(
+        self._arrive(
             Arrive(
                 time_ns=now_ns,
                 request=request.index,
@@ -56,6 +58,6 @@ class Router:
         if reason is None:
             self._engines[0].put((request.index,), request)
             return
-        self._log.emit(Reject(time_ns=now_ns, request=request.index, reason=reason))
+        self._reject(Reject(time_ns=now_ns, request=request.index, reason=reason))
         self._census.rejected += 1
         self._census.settle()

@@ -288,7 +288,9 @@ class Scheduler:
         plan.decode_context = plan.context = decoders.context
         if self.skipped:
             flight.late = tuple(
-                (sequence, sequence.last_sample) for sequence in self.skipped if sequence.status is Status.DECODE
+                (sequence, sequence.last_sample)
+                for sequence in self.skipped
+                if sequence.status is Status.DECODE and sequence.last_sample != plan.step - 1
             )
             flight.quiet = not flight.late
             self.skipped.clear()
@@ -317,7 +319,7 @@ class Scheduler:
 
         `granted` tokens it was to get in this step have their blocks already.
         """
-        if sequence.status is Status.DECODE:
+        if sequence.status is Status.DECODE and sequence not in self.skipped:
             sequence.last_sample = plan.step - 1
         self.leave_running(sequence)
         self.free(sequence, granted)
