@@ -191,12 +191,12 @@ def test_how_steps_are_gathered_changes_no_number() -> None:
     def log(cut: int) -> list[Any]:
         arrive = Arrive(time_ns=0, request=0, id="a", prompt_tokens=16, output_tokens=1001)
         first = Turn(
-            time_ns=0, step=0, duration_ns=50, admitted=[(0, 0, 16)], scheduled=1, tokens=16, sampled=1,
+            time_ns=0, step=0, duration_ns=50, admitted=((0, 0, 16),), scheduled=1, tokens=16, sampled=1,
             running=1, waiting=0, free_blocks=999,
         )  # fmt: skip
-        turn = Turn(time_ns=50, ended=0, first=[0], running=1, waiting=0, free_blocks=999)
+        turn = Turn(time_ns=50, ended=0, first=(0,), running=1, waiting=0, free_blocks=999)
         end_ns = 50 + sum(100 + step for step in range(1000))
-        last = Turn(time_ns=end_ns, ended=1000, finished=[0], running=0, waiting=0, free_blocks=1000)
+        last = Turn(time_ns=end_ns, ended=1000, finished=(0,), running=0, waiting=0, free_blocks=1000)
         stretches: list[Any] = []
         now_ns = 50
         for start in range(0, 1000, cut):

@@ -15,6 +15,7 @@ import pytest
 
 import isim
 from isim.cli.main import main
+from isim.replay import FREE_FIELDS, RULES
 from isim.scenario.load import load_scenario, read_scenario
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -210,3 +211,11 @@ def test_links_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text()
     links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
     assert [link for link in links if link and not ((ROOT / page).parent / link).exists()] == []
+
+
+def test_the_replay_page_lists_every_rule_and_every_free_field() -> None:
+    page = (ROOT / "docs" / "replay.md").read_text()
+    for rule, meaning in RULES.items():
+        assert f"| `{rule.value}` | {meaning} |" in page
+    for (kind, field), reason in FREE_FIELDS.items():
+        assert f"| `{kind}.{field}` | {reason} |" in page

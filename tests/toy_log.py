@@ -245,16 +245,16 @@ class Toy(msgspec.Struct):
                 continue
             last = max([step for step in steps if step < number], default=None)
             if number == request.start_step:
-                turn.admitted.append((index, request.hit_tokens, 2))
+                turn.admitted += ((index, request.hit_tokens, 2),)
             elif request.start_step < number <= steps[0]:
-                turn.chunks.append((index, 2))
+                turn.chunks += ((index, 2),)
             elif last is not None and last < number < steps[-1] and number not in steps:
                 if not request.preempting:
-                    turn.skipped.append(index)
+                    turn.skipped += (index,)
                 elif last == number - 1:
-                    turn.preempted.append(index)
+                    turn.preempted += (index,)
             elif request.preempting and last is not None and number in steps and last < number - 1:
-                turn.admitted.append((index, 1, 2))
+                turn.admitted += ((index, 1, 2),)
         turn.sampled = sum(number in self.requests[index].token_steps for index in members)
         turn.tokens = len(members) + len(turn.admitted) + len(turn.chunks)
         named = turn.admitted or turn.chunks or turn.skipped or turn.preempted
@@ -268,11 +268,11 @@ class Toy(msgspec.Struct):
                 continue
             place = steps.index(number)
             if place == 0:
-                turn.first.append(index)
+                turn.first += (index,)
             elif steps[place - 1] != number - 1:
-                turn.late.append((index, steps[place - 1]))
+                turn.late += ((index, steps[place - 1]),)
             if number == steps[-1]:
-                turn.finished.append(index)
+                turn.finished += (index,)
         return turn if turn.first or turn.late or turn.finished else None
 
 

@@ -43,7 +43,7 @@ def compare_turn(expected: Turn, found: Turn, limits: EngineLimits) -> None:
             raise Mismatch(rule, f"{field} {due}", f"{field} {said}")
 
 
-def _hits_differ(due: list[tuple[int, int, int]], said: list[tuple[int, int, int]]) -> bool:
+def _hits_differ(due: tuple[tuple[int, int, int], ...], said: tuple[tuple[int, int, int], ...]) -> bool:
     """Whether the same requests are admitted, with other hits."""
     same = [request for request, _, _ in due] == [request for request, _, _ in said]
     return same and [hit for _, hit, _ in due] != [hit for _, hit, _ in said]

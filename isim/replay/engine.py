@@ -182,8 +182,8 @@ class Engine:
             self._wait(now_ns, again=bool(decision.preempted))
         if steady or not (decision.scheduled or decision.preempted):
             return turn if turn.ended is not None else None
-        turn.admitted, turn.chunks = decision.admitted, decision.chunks
-        turn.skipped, turn.preempted = decision.skipped, decision.preempted
+        turn.admitted, turn.chunks = tuple(decision.admitted), tuple(decision.chunks)
+        turn.skipped, turn.preempted = tuple(decision.skipped), tuple(decision.preempted)
         turn.running, turn.waiting = len(roster.running), len(scheduler.queue)
         turn.free_blocks = scheduler.pool.free
         return turn
@@ -217,9 +217,9 @@ class Engine:
             return
         finished.sort(key=_seq)
         turn.ended = step.index
-        turn.first = [member.index for member in sorted(firsts, key=_seq)]
-        turn.late = [(member.index, before) for member, before in sorted(lates, key=lambda late: late[0].seq)]
-        turn.finished = [member.index for member in finished]
+        turn.first = tuple(member.index for member in sorted(firsts, key=_seq))
+        turn.late = tuple((member.index, before) for member, before in sorted(lates, key=lambda late: late[0].seq))
+        turn.finished = tuple(member.index for member in finished)
         for member in finished:
             scheduler.leave(member)
             self._live.pop(member.index, None)

@@ -351,10 +351,10 @@ class Engine:
             turn.finished = outcome.finished
             self._outcome = None
         if plan is not None:
-            turn.admitted = plan.admitted
-            turn.chunks = plan.chunks
-            turn.skipped = plan.skipped
-            turn.preempted = plan.preempted
+            turn.admitted = tuple(plan.admitted)
+            turn.chunks = tuple(plan.chunks)
+            turn.skipped = tuple(plan.skipped)
+            turn.preempted = tuple(plan.preempted)
             if plan.tokens:
                 turn.step = plan.step
                 turn.duration_ns = duration_ns

@@ -9,7 +9,7 @@ from isim.kernel.alarm import Alarm
 from isim.kernel.clock import Rank
 from isim.kernel.kernel import Kernel
 from isim.kernel.mailbox import Mailbox
-from isim.policy.vllm.scheduler import refusal
+from isim.policy.vllm.refusal import refusal
 from isim.record.log import Log
 from isim.record.records import Arrive, EngineLimits, Reject
 from isim.serve.census import Census

@@ -118,14 +118,22 @@ def synchronous() -> list[AnyRecord]:
         [
             header(cost),
             arrive(0, 0, 6, 3),
-            turn(0, (1, 0, 6), admitted=[(0, 0, 6)], decided=(0, 8, 1, 6, 1, 0)),
+            turn(0, (1, 0, 6), admitted=((0, 0, 6),), decided=(0, 8, 1, 6, 1, 0)),
             arrive(3, 1, 5, 2),
             arrive(3, 2, 40, 1),
             Reject(time_ns=3, request=2, reason=RejectReason.PROMPT_TOO_LONG),
-            turn(8, (2, 0, 4), ended=0, first=[0], admitted=[(1, 0, 5)], decided=(1, 8, 2, 6, 2, 6)),
-            turn(16, (2, 0, 4), ended=1, first=[1]),
+            turn(8, (2, 0, 4), ended=0, first=(0,), admitted=((1, 0, 5),), decided=(1, 8, 2, 6, 2, 6)),
+            turn(16, (2, 0, 4), ended=1, first=(1,)),
             stretch(20, 2, 1, 16, 4, (2, 12, 2, 4)),
-            turn(20, (0, 0, 8), ended=2, finished=[0, 1]),
+            turn(
+                20,
+                (0, 0, 8),
+                ended=2,
+                finished=(
+                    0,
+                    1,
+                ),
+            ),
             end(20, 3, completed=2, rejected=1),
         ]
     )
@@ -145,13 +153,29 @@ def preempting() -> list[AnyRecord]:
             header(block_size=2, num_blocks=6),
             arrive(0, 0, 2, 6),
             arrive(0, 1, 2, 4),
-            turn(0, (2, 0, 3), admitted=[(0, 0, 2), (1, 0, 2)], decided=(0, 5, 2, 4, 2, 0)),
-            turn(5, (2, 0, 3), ended=0, first=[0, 1]),
+            turn(
+                0,
+                (2, 0, 3),
+                admitted=(
+                    (0, 0, 2),
+                    (1, 0, 2),
+                ),
+                decided=(0, 5, 2, 4, 2, 0),
+            ),
+            turn(
+                5,
+                (2, 0, 3),
+                ended=0,
+                first=(
+                    0,
+                    1,
+                ),
+            ),
             stretch(15, 1, 2, 5, 5, (2, 4, 2, 1)),
-            turn(15, (1, 1, 2), preempted=[1], decided=(3, 5, 1, 1, 1, 4)),
+            turn(15, (1, 1, 2), preempted=(1,), decided=(3, 5, 1, 1, 1, 4)),
             stretch(30, 4, 2, 20, 5, (1, 5, 1, 1)),
-            turn(30, (1, 0, 2), ended=5, finished=[0], admitted=[(1, 0, 5)], decided=(6, 5, 1, 5, 1, 0)),
-            turn(35, (0, 0, 5), ended=6, late=[(1, 2)], finished=[1]),
+            turn(30, (1, 0, 2), ended=5, finished=(0,), admitted=((1, 0, 5),), decided=(6, 5, 1, 5, 1, 0)),
+            turn(35, (0, 0, 5), ended=6, late=((1, 2),), finished=(1,)),
             end(35, 7, completed=2),
         ]
     )
@@ -168,11 +192,11 @@ def asynchronous() -> list[AnyRecord]:
         [
             header(async_scheduling=True),
             arrive(0, 0, 3, 3),
-            turn(0, (1, 0, 7), admitted=[(0, 0, 3)], decided=(0, 10, 1, 3, 1, 0)),
+            turn(0, (1, 0, 7), admitted=((0, 0, 3),), decided=(0, 10, 1, 3, 1, 0)),
             stretch(10, 1, 1, 0, 10, (1, 3, 1, 7)),
-            turn(10, (1, 0, 7), ended=0, first=[0]),
+            turn(10, (1, 0, 7), ended=0, first=(0,)),
             stretch(20, 2, 1, 10, 10, (1, 4, 1, 6)),
-            turn(30, (0, 0, 8), ended=2, finished=[0]),
+            turn(30, (0, 0, 8), ended=2, finished=(0,)),
             end(30, 3, completed=1),
         ]
     )
@@ -189,12 +213,32 @@ def sharing() -> list[AnyRecord]:
             header(block_size=2, enable_prefix_caching=True),
             arrive(0, 0, 5, 1, prompt=[("p", 0, 5)]),
             arrive(0, 1, 6, 1, prompt=[("p", 0, 4), ("x", 0, 2)]),
-            turn(0, (2, 0, 4), admitted=[(0, 0, 5), (1, 4, 2)], decided=(0, 7, 2, 7, 2, 4)),
+            turn(
+                0,
+                (2, 0, 4),
+                admitted=(
+                    (0, 0, 5),
+                    (1, 4, 2),
+                ),
+                decided=(0, 7, 2, 7, 2, 4),
+            ),
             arrive(5, 2, 5, 1, prompt=[("p", 0, 2), ("p", 2, 3)]),
             turn(
-                7, (1, 0, 5), ended=0, first=[0, 1], finished=[0, 1], admitted=[(2, 4, 1)], decided=(1, 7, 1, 1, 1, 4)
+                7,
+                (1, 0, 5),
+                ended=0,
+                first=(
+                    0,
+                    1,
+                ),
+                finished=(
+                    0,
+                    1,
+                ),
+                admitted=((2, 4, 1),),
+                decided=(1, 7, 1, 1, 1, 4),
             ),
-            turn(14, (0, 0, 8), ended=1, first=[2], finished=[2]),
+            turn(14, (0, 0, 8), ended=1, first=(2,), finished=(2,)),
             end(14, 2, completed=3),
         ]
     )
@@ -206,8 +250,8 @@ def aborted() -> list[AnyRecord]:
         [
             header(),
             arrive(0, 0, 3, 9),
-            turn(0, (1, 0, 7), admitted=[(0, 0, 3)], decided=(0, 10, 1, 3, 1, 0)),
-            turn(10, (1, 0, 7), ended=0, first=[0]),
+            turn(0, (1, 0, 7), admitted=((0, 0, 3),), decided=(0, 10, 1, 3, 1, 0)),
+            turn(10, (1, 0, 7), ended=0, first=(0,)),
             Abort(time_ns=35, request=0),
             stretch(40, 1, 3, 10, 10, (1, 3, 1, 6)),
             end(40, 4, completed=0, aborted=1),
@@ -226,13 +270,31 @@ def chunked() -> list[AnyRecord]:
             header(max_num_batched_tokens=4),
             arrive(0, 0, 6, 2),
             arrive(0, 1, 2, 2),
-            turn(0, (1, 1, 7), admitted=[(0, 0, 4)], decided=(0, 10, 1, 4, 0, 0)),
-            turn(10, (2, 0, 5), admitted=[(1, 0, 2)], chunks=[(0, 2)], decided=(1, 10, 2, 4, 2, 4)),
+            turn(0, (1, 1, 7), admitted=((0, 0, 4),), decided=(0, 10, 1, 4, 0, 0)),
+            turn(10, (2, 0, 5), admitted=((1, 0, 2),), chunks=((0, 2),), decided=(1, 10, 2, 4, 2, 4)),
             arrive(20, 2, 1, 1),
-            turn(20, (2, 1, 5), ended=1, first=[0, 1]),
+            turn(
+                20,
+                (2, 1, 5),
+                ended=1,
+                first=(
+                    0,
+                    1,
+                ),
+            ),
             stretch(30, 2, 1, 20, 10, (2, 8, 2, 5)),
-            turn(30, (1, 0, 7), ended=2, finished=[0, 1], admitted=[(2, 0, 1)], decided=(3, 10, 1, 1, 1, 0)),
-            turn(40, (0, 0, 8), ended=3, first=[2], finished=[2]),
+            turn(
+                30,
+                (1, 0, 7),
+                ended=2,
+                finished=(
+                    0,
+                    1,
+                ),
+                admitted=((2, 0, 1),),
+                decided=(3, 10, 1, 1, 1, 0),
+            ),
+            turn(40, (0, 0, 8), ended=3, first=(2,), finished=(2,)),
             end(40, 4, completed=3),
         ]
     )
@@ -251,17 +313,17 @@ def skipping() -> list[AnyRecord]:
         [
             header(block_size=2, num_blocks=4, policy=SchedulingPolicy.PRIORITY),
             arrive(0, 0, 2, 5, priority=1),
-            turn(0, (1, 0, 2), admitted=[(0, 0, 2)], decided=(0, 10, 1, 2, 1, 0)),
+            turn(0, (1, 0, 2), admitted=((0, 0, 2),), decided=(0, 10, 1, 2, 1, 0)),
             arrive(1, 1, 1, 4),
-            turn(10, (2, 0, 0), ended=0, first=[0], admitted=[(1, 0, 1)], decided=(1, 10, 2, 2, 2, 2)),
-            turn(20, (2, 0, 0), ended=1, first=[1]),
+            turn(10, (2, 0, 0), ended=0, first=(0,), admitted=((1, 0, 1),), decided=(1, 10, 2, 2, 2, 2)),
+            turn(20, (2, 0, 0), ended=1, first=(1,)),
             stretch(30, 2, 1, 20, 10, (2, 4, 2, 0)),
-            turn(30, (1, 1, 2), skipped=[1], preempted=[0]),
+            turn(30, (1, 1, 2), skipped=(1,), preempted=(0,)),
             stretch(50, 3, 2, 30, 10, (1, 2, 1, 1)),
-            turn(50, (1, 0, 0), ended=4, finished=[1], admitted=[(0, 0, 5)], decided=(5, 10, 1, 5, 1, 0)),
-            turn(60, (1, 0, 0), ended=5, late=[(0, 2)]),
+            turn(50, (1, 0, 0), ended=4, finished=(1,), admitted=((0, 0, 5),), decided=(5, 10, 1, 5, 1, 0)),
+            turn(60, (1, 0, 0), ended=5, late=((0, 2),)),
             stretch(70, 6, 1, 60, 10, (1, 5, 1, 0)),
-            turn(70, (0, 0, 3), ended=6, finished=[0]),
+            turn(70, (0, 0, 3), ended=6, finished=(0,)),
             end(70, 7, completed=2),
         ]
     )
@@ -278,10 +340,10 @@ def slowing() -> list[AnyRecord]:
         [
             header(cost),
             arrive(0, 0, 3, 4),
-            turn(0, (1, 0, 7), admitted=[(0, 0, 3)], decided=(0, 1, 1, 3, 1, 0)),
-            turn(1, (1, 0, 7), ended=0, first=[0]),
+            turn(0, (1, 0, 7), admitted=((0, 0, 3),), decided=(0, 1, 1, 3, 1, 0)),
+            turn(1, (1, 0, 7), ended=0, first=(0,)),
             steps,
-            turn(11, (0, 0, 8), ended=3, finished=[0]),
+            turn(11, (0, 0, 8), ended=3, finished=(0,)),
             end(11, 4, completed=1),
         ]
     )

@@ -213,12 +213,12 @@ class Converter:
             if kind != "running":
                 admissions = self.expected["requests"][name]["admissions"]
                 self.target[name] = next(a["num_tokens_then"] for a in admissions if a["step"] == call["step"])
-                turn.admitted.append((self.index[name], before, tokens))
+                turn.admitted += ((self.index[name], before, tokens),)
             elif before < self.target[name]:
-                turn.chunks.append((self.index[name], tokens))
+                turn.chunks += ((self.index[name], tokens),)
             self.computed[name] = before + tokens
-        turn.preempted = [self.index[name] for name in call["preempted"]]
-        turn.skipped = self._skipped(call)
+        turn.preempted = tuple(self.index[name] for name in call["preempted"])
+        turn.skipped = tuple(self._skipped(call))
         for name in call["sampled"]:
             self.sampled[name] += 1
         context = sum(before for _, _, before, _ in entries)
@@ -291,7 +291,7 @@ class Converter:
             self.left[name] = "length"
         if first or late or update["finished"]:
             finished = [self.index[name] for name in update["finished"]]
-            self.outcome = {"ended": step, "first": first, "late": late, "finished": finished}
+            self.outcome = {"ended": step, "first": tuple(first), "late": tuple(late), "finished": tuple(finished)}
 
     def _turn(self, turn: Turn) -> None:
         self._flush()

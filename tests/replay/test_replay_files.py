@@ -40,7 +40,7 @@ def test_a_cut_log_is_checked_up_to_the_cut(tmp_path: Path) -> None:
     with pytest.raises(TruncatedLog) as cut:
         replay_log(plain)
     assert (cut.value.sequence, cut.value.exit_code) == (len(preempting()) - 2, 2)
-    wrong = changed(preempting(), 6, preempted=[0])
+    wrong = changed(preempting(), 6, preempted=(0,))
     plain.write_bytes(encode_lines(wrong)[:-10])
     with pytest.raises(ReplayViolation) as violation:
         replay_log(plain)

@@ -83,18 +83,40 @@ BROKEN: list[tuple[Rule, int, list[AnyRecord]]] = [
     (Rule.CAUSALITY, 8, changed(synchronous(), 8, schedule_ns=17)),
     (Rule.STEP_NUMBER, 6, changed(synchronous(), 6, step=2)),
     (Rule.STEP_NUMBER, 8, changed(synchronous(), 8, step=3)),
-    (Rule.OUTCOME, 7, changed(synchronous(), 7, first=[0])),
-    (Rule.OUTCOME, 9, changed(preempting(), 9, late=[])),
-    (Rule.OUTCOME, 4, changed(preempting(), 4, first=[1, 0])),
-    (Rule.FINISH, 9, changed(synchronous(), 9, finished=[0])),
-    (Rule.PREEMPTION, 6, changed(preempting(), 6, preempted=[0])),
-    (Rule.CHUNKS, 4, changed(chunked(), 4, chunks=[(0, 1)])),
-    (Rule.SKIPPED, 7, changed(skipping(), 7, skipped=[])),
-    (Rule.TOKEN_BUDGET, 4, changed(chunked(), 4, admitted=[(1, 0, 3)], tokens=5)),
+    (Rule.OUTCOME, 7, changed(synchronous(), 7, first=(0,))),
+    (Rule.OUTCOME, 9, changed(preempting(), 9, late=())),
+    (
+        Rule.OUTCOME,
+        4,
+        changed(
+            preempting(),
+            4,
+            first=(
+                1,
+                0,
+            ),
+        ),
+    ),
+    (Rule.FINISH, 9, changed(synchronous(), 9, finished=(0,))),
+    (Rule.PREEMPTION, 6, changed(preempting(), 6, preempted=(0,))),
+    (Rule.CHUNKS, 4, changed(chunked(), 4, chunks=((0, 1),))),
+    (Rule.SKIPPED, 7, changed(skipping(), 7, skipped=())),
+    (Rule.TOKEN_BUDGET, 4, changed(chunked(), 4, admitted=((1, 0, 3),), tokens=5)),
     (Rule.MAX_NUM_SEQS, 6, _too_many_running()),
-    (Rule.ADMISSION, 2, changed(synchronous(), 2, admitted=[], step=None)),
-    (Rule.ADMISSION, 3, changed(sharing(), 3, admitted=[(1, 0, 6), (0, 0, 2)])),
-    (Rule.PREFIX_HIT, 5, changed(sharing(), 5, admitted=[(2, 2, 3)])),
+    (Rule.ADMISSION, 2, changed(synchronous(), 2, admitted=(), step=None)),
+    (
+        Rule.ADMISSION,
+        3,
+        changed(
+            sharing(),
+            3,
+            admitted=(
+                (1, 0, 6),
+                (0, 0, 2),
+            ),
+        ),
+    ),
+    (Rule.PREFIX_HIT, 5, changed(sharing(), 5, admitted=((2, 2, 3),))),
     (Rule.STEP_TOTALS, 6, changed(synchronous(), 6, context=7)),
     (Rule.STEP_TOTALS, 8, changed(synchronous(), 8, batch=1)),
     (Rule.QUEUES, 6, changed(preempting(), 6, waiting=0)),
@@ -265,7 +287,17 @@ def test_an_input_that_may_be_anything_still_has_its_consequences() -> None:
     quoting = changed(records, 2, prompt=[("o:r0", 0, 1), ("x", 0, 5)])
     error = violation(quoting)
     assert error is not None and error.rule is Rule.ARRIVAL
-    error = violation(changed(changed(quoting, 1, quotable=True), 3, admitted=[(0, 0, 5), (1, 0, 3)], tokens=8))
+    error = violation(
+        changed(
+            changed(quoting, 1, quotable=True),
+            3,
+            admitted=(
+                (0, 0, 5),
+                (1, 0, 3),
+            ),
+            tokens=8,
+        )
+    )
     assert error is not None and error.rule is not Rule.ARRIVAL
 
 

@@ -97,7 +97,7 @@ def _spoilt(dice: random.Random, record: AnyRecord) -> dict[str, Any]:
         fields = ["request"]
     field = dice.choice(fields)
     value = getattr(record, field)
-    if isinstance(value, list):
+    if isinstance(value, tuple):
         return {field: value[::-1] if len(value) > 1 and value[::-1] != value and dice.random() < 0.5 else value[1:]}
     return {field: value + dice.choice((-1, 1))}
 
@@ -178,9 +178,9 @@ def _on_two_engines(records: list[AnyRecord], lag_ns: int) -> list[AnyRecord]:
         elif isinstance(record, Turn):
             where = record.engine
             for field in ("first", "finished", "skipped", "preempted"):
-                setattr(record, field, [number[where, request] for request in getattr(record, field)])
+                setattr(record, field, tuple(number[where, request] for request in getattr(record, field)))
             for field in ("late", "admitted", "chunks"):
-                setattr(record, field, [(number[where, who], *rest) for who, *rest in getattr(record, field)])
+                setattr(record, field, tuple((number[where, who], *rest) for who, *rest in getattr(record, field)))
     first, last = records[0], records[-1]
     assert isinstance(first, Header) and isinstance(last, End)
     counts = ("arrived", "completed", "aborted", "steps")

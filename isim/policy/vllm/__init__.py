@@ -13,7 +13,9 @@ due. Those are the *decoders*; they advance together, one tick a step, and no st
     walk.py       the running pass word by word: who gets tokens, who is preempted when blocks are short
     admit.py      the waiting pass
     scheduler.py  the table itself: add, abort, schedule, update; horizon and advance for runs of equal steps
+    flight.py     a step under way
     plan.py       the values it answers with
+    refusal.py    whom the engine refuses at the door
 
 `walk.py` visits every running request; it is taken only where blocks or budget run short, since only then does
 the order among the running matter. Source of the rules: schedules recorded from vLLM 0.21.0 and 0.33.0.

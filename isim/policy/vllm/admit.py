@@ -8,7 +8,8 @@ from isim.policy.vllm.plan import Blocked, Plan
 from isim.policy.vllm.sequence import Status
 
 if TYPE_CHECKING:
-    from isim.policy.vllm.scheduler import Flight, Scheduler
+    from isim.policy.vllm.flight import Flight
+    from isim.policy.vllm.scheduler import Scheduler
 
 
 def admit(table: Scheduler, plan: Plan, flight: Flight) -> None:

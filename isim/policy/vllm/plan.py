@@ -51,9 +51,9 @@ class Outcome(msgspec.Struct, gc=False):
     """What the output of one step brought besides one more token for those that had one the step before."""
 
     step: int
-    first: list[int] = []
-    late: list[tuple[int, int]] = []
-    finished: list[int] = []
+    first: tuple[int, ...] = ()
+    late: tuple[tuple[int, int], ...] = ()
+    finished: tuple[int, ...] = ()
 
     @property
     def quiet(self) -> bool:

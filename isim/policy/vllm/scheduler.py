@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence as Listing
 
-import msgspec
-
 from isim.policy.vllm.admit import admit
 from isim.policy.vllm.decoders import Decoders
+from isim.policy.vllm.flight import QUIET, Flight
 from isim.policy.vllm.keys import Chain, KeyTable, Run
 from isim.policy.vllm.plan import Blocked, Outcome, Plan
 from isim.policy.vllm.pool import BlockPool
@@ -22,47 +21,7 @@ from isim.policy.vllm.rules import RULES
 from isim.policy.vllm.sequence import Sequence, Status
 from isim.policy.vllm.waiting import FirstComeQueue, PriorityQueue, Waiting
 from isim.policy.vllm.walk import walk
-from isim.record.records import EngineLimits, RejectReason, SchedulingPolicy
-
-
-def refusal(limits: EngineLimits, prompt_tokens: int, output_tokens: int) -> RejectReason | None:
-    """Why the engine refuses a request at its arrival, if it does.
-
-    It stops generating where prompt and output reach `max_model_len`, and the last token has no KV.
-    """
-    if prompt_tokens >= limits.max_model_len:
-        return RejectReason.PROMPT_TOO_LONG
-    peak_tokens = min(prompt_tokens + output_tokens, limits.max_model_len) - 1
-    if -(-peak_tokens // limits.block_size) > limits.num_blocks - 1:
-        return RejectReason.NEVER_FITS
-    return None
-
-
-class Flight(msgspec.Struct, eq=False, gc=False):
-    """One step under way: whose tokens of it need saying. `quiet` when nobody's do."""
-
-    step: int
-    quiet: bool = True
-    first: tuple[Sequence, ...] = ()
-    late: tuple[tuple[Sequence, int], ...] = ()
-    ending: tuple[Sequence, ...] = ()
-
-    def sort(self) -> None:
-        """Outputs are processed in running order."""
-        if len(self.first) > 1:
-            self.first = tuple(sorted(self.first, key=_order))
-        if len(self.ending) > 1:
-            self.ending = tuple(sorted(self.ending, key=_order))
-        if len(self.late) > 1:
-            self.late = tuple(sorted(self.late, key=lambda late: late[0].order))
-
-
-QUIET = Flight(0)
-"""Every step that brings just one more token to those that had one the step before."""
-
-
-def _order(sequence: Sequence) -> int:
-    return sequence.order
+from isim.record.records import EngineLimits, SchedulingPolicy
 
 
 class Scheduler:
@@ -167,9 +126,9 @@ class Scheduler:
             return None
         outcome = Outcome(flight.step)
         if flight.first:
-            outcome.first = [sequence.index for sequence in flight.first if sequence.status is not Status.GONE]
+            outcome.first = tuple([member.index for member in flight.first if member.status is not Status.GONE])
         if flight.late:
-            outcome.late = [(late.index, step) for late, step in flight.late if late.status is not Status.GONE]
+            outcome.late = tuple([(late.index, step) for late, step in flight.late if late.status is not Status.GONE])
         for sequence in flight.ending:
             if sequence.status is Status.GONE:
                 continue
@@ -179,7 +138,7 @@ class Scheduler:
                 del self.running[sequence.index]
                 sequence.hashed = sequence.computed
                 self.free(sequence)
-            outcome.finished.append(sequence.index)
+            outcome.finished += (sequence.index,)
             self._forget(sequence)
         return None if outcome.quiet else outcome
 

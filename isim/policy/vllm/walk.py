@@ -14,7 +14,8 @@ from isim.policy.vllm.sequence import Sequence, Status
 from isim.record.records import SchedulingPolicy
 
 if TYPE_CHECKING:
-    from isim.policy.vllm.scheduler import Flight, Scheduler
+    from isim.policy.vllm.flight import Flight
+    from isim.policy.vllm.scheduler import Scheduler
 
 
 class _Pass:

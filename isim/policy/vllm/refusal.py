@@ -1,0 +1,18 @@
+"""Whom the engine refuses at the door."""
+
+from __future__ import annotations
+
+from isim.record.records import EngineLimits, RejectReason
+
+
+def refusal(limits: EngineLimits, prompt_tokens: int, output_tokens: int) -> RejectReason | None:
+    """Why the engine refuses a request at its arrival, if it does.
+
+    It stops generating where prompt and output reach `max_model_len`, and the last token has no KV.
+    """
+    if prompt_tokens >= limits.max_model_len:
+        return RejectReason.PROMPT_TOO_LONG
+    peak_tokens = min(prompt_tokens + output_tokens, limits.max_model_len) - 1
+    if -(-peak_tokens // limits.block_size) > limits.num_blocks - 1:
+        return RejectReason.NEVER_FITS
+    return None
