@@ -113,6 +113,7 @@ class Watched(Counted):
             scheduled.append((self.names[index], computed - start, start, kind))
             if issued > had:
                 sampled.append(index)
+        self.flights[-1].quiet = False  # so that the engine asks for every output
         self._preempted |= dict.fromkeys(plan.preempted, True)
         self._sampled.append(sampled)
         decision = Decision(
@@ -131,7 +132,7 @@ class Watched(Counted):
         return issued - done
 
     def update(self) -> Outcome | None:
-        sampled = [index for index in self._sampled.popleft() if index in self._live]
+        sampled = [index for index in self._sampled.popleft() if index in self.live]
         outcome = super().update()
         finished = [] if outcome is None else outcome.finished
         names = self.names

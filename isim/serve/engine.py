@@ -138,7 +138,7 @@ class Engine:
         flights = scheduler.flights
         while True:
             self.take_in()
-            if scheduler.has_requests:
+            if scheduler.live or scheduler.unreported:
                 run = self._decide()
                 if run is not None:
                     turn = len(run.durations_ns) - ahead
@@ -163,9 +163,11 @@ class Engine:
                     yield from self._wait_until(actor, end_ns)
                 else:
                     self.now_ns = end_ns
-            outcome = scheduler.update()
+            if flights[0].quiet:
+                flights.popleft()
+                continue
+            outcome = self._outcome = scheduler.update()
             if outcome is not None:
-                self._outcome = outcome
                 self._completed += len(outcome.finished)
 
     def _wait_until(self, actor: Actor, time_ns: int) -> Waits:
@@ -252,9 +254,11 @@ class Engine:
 
     def _steady_run(self, most: int, made: int, batch: int, context: int) -> _Run:
         """Up to `most` steady steps from here on."""
+        start_ns = self._busy_until_ns
+        if start_ns < self.now_ns:
+            start_ns = self.now_ns
         steps = min(most, self.stretch_limit(made), self._reach)
         durations_ns = self._cost.decode_series_ns(batch, context, steps)
-        start_ns = max(self.now_ns, self._busy_until_ns)
         ends_ns = list(accumulate(durations_ns, initial=start_ns))
         return _Run(self.scheduler.steps - made, self.now_ns, batch, context, made, durations_ns, ends_ns)
 

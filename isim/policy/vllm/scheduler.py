@@ -43,12 +43,14 @@ class Scheduler:
         self.flights: deque[Flight] = deque()
         self.skipped: list[Sequence] = []
         """Decoders whose next token will be late."""
-        self._live: dict[int, Sequence] = {}
+        self.live: dict[int, Sequence] = {}
+        """Everybody who has not left."""
         self._keys = KeyTable()
         self.orders = 0
         """Admissions so far."""
         self._quotable: dict[int, Sequence] = {}
-        self._unreported = False
+        self.unreported = False
+        """Whether somebody left whom no decision has reported yet."""
         self.depth = 2 if limits.async_scheduling else 1
         """How many steps may be under way."""
 
@@ -76,12 +78,12 @@ class Scheduler:
                 shared += output
                 self._quotable[index] = sequence
             sequence.chain = Chain(self._keys, index, self.limits.block_size, runs, shared)
-        self._live[index] = sequence
+        self.live[index] = sequence
         self.waiting.add(sequence)
 
     def abort(self, index: int) -> bool:
         """Cancel a request; False when it is not there any more. Its tokens under way are dropped."""
-        sequence = self._live.get(index)
+        sequence = self.live.get(index)
         if sequence is None:
             return False
         if sequence.status is Status.WAITING:
@@ -95,7 +97,7 @@ class Scheduler:
     @property
     def has_requests(self) -> bool:
         """Whether the engine's loop has a reason to schedule: work, or finished requests not yet reported."""
-        return bool(self._live) or self._unreported
+        return bool(self.live) or self.unreported
 
     # ---- one decision
 
@@ -104,7 +106,7 @@ class Scheduler:
         plan = Plan(self.steps)
         flight = Flight(-1)
         self.flights.append(flight)
-        self._unreported = False
+        self.unreported = False
         if self.running and not self._smooth_pass(plan, flight):
             walk(self, plan, flight)
         if self.waiting and not plan.preempted:
@@ -179,7 +181,8 @@ class Scheduler:
         No more than `steady_steps` or `horizon` allowed, and after the output that was due has been taken in.
         """
         decoders, flights = self.decoders, self.flights
-        self.pool.open(decoders, self.running.values(), steps)
+        if decoders.opened(steps):
+            self.pool.open(decoders, self.running.values(), steps)
         self.steps += steps
         ending = decoders.advance(steps)
         last = Flight(self.steps - 1, False, (), (), ending) if ending else QUIET
@@ -191,7 +194,7 @@ class Scheduler:
         elif len(flights) > 1:
             flights.popleft()
         flights.append(last)
-        self._unreported = False
+        self.unreported = False
         if self._quotable:
             self.publish()
 
@@ -364,6 +367,6 @@ class Scheduler:
 
     def _forget(self, sequence: Sequence) -> None:
         sequence.status = Status.GONE
-        del self._live[sequence.index]
+        del self.live[sequence.index]
         self._quotable.pop(sequence.index, None)
-        self._unreported = True
+        self.unreported = True
