@@ -52,6 +52,7 @@ def play(
     shuffle_seed: int | None = None,
     max_events: int = 1_000_000,
     foresight: bool = True,
+    trace: bool = False,
 ) -> Played:
     """Run to the end and keep every record."""
     records: list[AnyRecord] = []
@@ -68,7 +69,7 @@ def play(
         linear_cost=coefficients,
     )
     log = Log(header, [records.extend])
-    kernel = Kernel(max_events=max_events, shuffle_seed=shuffle_seed)
+    kernel = Kernel(max_events=max_events, shuffle_seed=shuffle_seed, trace=trace)
     parts = Parts(capacity=NO_CAPACITY, limits=limits, cost=LinearCost(coefficients))
     system = wire(
         parts, requests, log, kernel=kernel, max_stretch=max_stretch, make_pool=NumberedPool, foresight=foresight

@@ -56,7 +56,9 @@ def compare(seed: int) -> bool:
     assert single.block_order() == slow.free_block_order, where
     assert product(foresight=False).digest == whole.digest, where
     for shuffle_seed in (1, 2):
-        assert product(shuffle_seed=shuffle_seed).digest == whole.digest, where
+        if product(shuffle_seed=shuffle_seed).digest != whole.digest:
+            shuffled = product(shuffle_seed=shuffle_seed, trace=True)
+            pytest.fail("\n".join([where, *shuffled.system.kernel.trace]))
     return True
 
 
@@ -85,7 +87,7 @@ def test_product_agrees_with_the_slow_engine(batch: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", range(BATCHES, 20 * BATCHES))
+@pytest.mark.parametrize("batch", range(BATCHES, 5 * BATCHES))
 def test_product_agrees_with_the_slow_engine_on_many_more(batch: int) -> None:
     for seed in range(batch * CASES, (batch + 1) * CASES):
         compare(seed)
