@@ -16,6 +16,7 @@ from isim.scenario.types import (
     LengthSpec,
     Linear,
     LogNormal,
+    MooncakeTrace,
     Poisson,
     Ratio,
     RequestFile,
@@ -24,7 +25,10 @@ from isim.scenario.types import (
     Warmup,
     WarmupDuration,
     WarmupRequests,
+    Workload,
 )
+
+_TRACES: dict[type, str] = {AzureTrace: "Azure trace", MooncakeTrace: "Mooncake trace"}
 
 
 def simulated(scenario: Scenario) -> Simulated:
@@ -93,12 +97,12 @@ def _engine(scenario: Scenario) -> str:
     return ", ".join(parts)
 
 
-def _workload(workload: AzureTrace | RequestFile | Generated) -> str:
+def _workload(workload: Workload) -> str:
     if isinstance(workload, Generated):
         arrivals = _arrivals(workload.arrivals)
         tokens = f"{_length(workload.input_tokens)} in, {_length(workload.output_tokens)} out"
         return f"{workload.requests} requests, {arrivals}; tokens: {tokens}"
-    kind = "Azure trace" if isinstance(workload, AzureTrace) else f"requests ({workload.format.value})"
+    kind = f"requests ({workload.format.value})" if isinstance(workload, RequestFile) else _TRACES[type(workload)]
     parts = [f"{kind} {PurePath(workload.path).name}"]
     if workload.limit is not None:
         parts.append(f"first {workload.limit} requests")

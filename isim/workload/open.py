@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from isim.scenario.types import AzureTrace, Generated, RequestFile, Workload
+from isim.scenario.types import AzureTrace, Generated, MooncakeTrace, Trace, Workload
 from isim.workload.azure import azure_rows
 from isim.workload.generate import generated_notes, generated_requests
 from isim.workload.lines import Lines
+from isim.workload.mooncake import PLACE, mooncake_rows
 from isim.workload.own import own_rows
 from isim.workload.request import Request
 from isim.workload.rows import Part, Row, place_requests
@@ -59,14 +60,16 @@ class OpenWorkload:
             next(self._rows(self._workload, [])[1], None)
             self._lines = None
 
-    def _where(self, workload: AzureTrace | RequestFile) -> str:
+    def _where(self, workload: Trace) -> str:
         return str(self._base_dir / workload.path)
 
-    def _rows(self, workload: AzureTrace | RequestFile, notes: list[str]) -> tuple[str, Iterator[Row]]:
+    def _rows(self, workload: Trace, notes: list[str]) -> tuple[str, Iterator[Row]]:
         where = self._where(workload)
         self._lines = lines = Lines(Path(where), where)
         if isinstance(workload, AzureTrace):
             return "column TIMESTAMP", azure_rows(lines, where)
+        if isinstance(workload, MooncakeTrace):
+            return PLACE, mooncake_rows(lines, where, notes)
         place, rows = own_rows(lines, where, workload.format, notes)
         return f"{place} arrival", rows
 
@@ -78,10 +81,12 @@ def open_workload(workload: Workload, seed: int, base_dir: Path) -> OpenWorkload
     return opened
 
 
-def _notes(workload: AzureTrace | RequestFile) -> list[str]:
+def _notes(workload: Trace) -> list[str]:
     notes = []
     if isinstance(workload, AzureTrace):
         notes.append("the trace does not say which prompts share a prefix: none do")
+    if isinstance(workload, MooncakeTrace):
+        notes.append("hash_ids are the identity of 512 tokens each; the session is the second one of a prompt")
     if workload.window is not None:
         window = workload.window
         notes.append(f"window: arrivals from {window.start_ns} up to {window.end_ns} ns; its start is t = 0")

@@ -5,6 +5,9 @@
                     One of the five is there. Times since the start of the run, or all of them times of day as
                     numbers since 1970: then the first row is t = 0. Finer than 1 ns is rounded, half to even.
     input_tokens    tokens of the prompt, at least 1
+    server_input_tokens
+                    optional: tokens of the prompt as the server counted them. They are what is simulated, input_tokens
+                    then is what the client counted; both are reported
     output_tokens   tokens to generate, at least 1
     id              optional: unique text of 1 to 256 printable characters, on every row or on none (then r0, r1, ...)
     priority        optional: a whole number, lower is more urgent; 0 where absent
@@ -12,10 +15,17 @@
                     optional, both or none: the first `prefix_tokens` tokens of the prompt are the first ones of
                     whatever `prefix_id` names, the same for all requests that name it; what follows is the
                     request's own. Names that start with p: or o: are isim's.
+    session         optional: text, the conversation the request belongs to
+    class           optional: text, the kind of traffic; results are also told for each class apart
+    quotable        optional: true if later prompts may repeat the output of this request, which then has an id
+    prompt          optional, JSON Lines only, instead of prefix_id: a list of [group, start, count], the first tokens
+                    of the prompt as tokens start to start + count - 1 of a group; what follows is the request's own.
+                    The group o:ID is the output of the quotable request ID above
 
 CSV has a header with these names in any order; cells are as they are (no spaces around them), a cell with a comma or
 a double quote is quoted as RFC 4180 says, and an empty cell is an absent one. In JSON Lines numbers are numbers,
-`arrival`, `id` and `prefix_id` strings, and null is absent. Empty lines are skipped. UTF-8, gzip or not.
+`arrival`, ids, `session` and `class` strings, `quotable` true or false,
+and null is absent. Empty lines are skipped. UTF-8, gzip or not.
 """
 
 from __future__ import annotations
@@ -27,17 +37,34 @@ from isim.scenario.types import RequestFormat
 from isim.workload.errors import WorkloadError, complain
 from isim.workload.fields import UNITS_NS, time_ns, time_with_unit_ns, whole
 from isim.workload.request import MAX_TOKENS
-from isim.workload.rows import Row
+from isim.workload.rows import Extras, Row, Run
 
 ARRIVALS = {"arrival": 0, **{f"arrival_{unit}": UNITS_NS[unit] for unit in ("s", "ms", "us", "ns")}}
 """Nanoseconds per unit of each column that may hold the arrival; 0: the unit is in the value."""
 
-TEXTS = ("arrival", "id", "prefix_id")
-COLUMNS = (*ARRIVALS, "input_tokens", "output_tokens", "id", "priority", "prefix_id", "prefix_tokens")
+TEXTS = ("arrival", "id", "prefix_id", "session", "class")
+COLUMNS = (
+    *ARRIVALS,
+    "input_tokens",
+    "output_tokens",
+    "id",
+    "priority",
+    "prefix_id",
+    "prefix_tokens",
+    "server_input_tokens",
+    "session",
+    "class",
+    "quotable",
+    "prompt",
+)
+_EXTRAS = ("prefix_id", "prefix_tokens", "server_input_tokens", "session", "class", "quotable")
 MAX_ID_CHARACTERS = 256
 MAX_PRIORITY = 1_000_000_000
+MAX_PLACE = (1 << 53) - 1 - MAX_TOKENS
+"""No token of a group has a greater number than this and a prompt's length."""
 
 _ONE_ARRIVAL = "one of arrival, arrival_s, arrival_ms, arrival_us, arrival_ns"
+_RUNS = "a list of [group, start, count], of at least one token each, adding up to no more than the prompt"
 _TOKENS = f"a whole number of tokens from 1 to {MAX_TOKENS}"
 
 
@@ -50,8 +77,8 @@ def own_rows(
     return place, _Reader(where, place, notes).rows(cells)
 
 
-Cells = tuple[int, dict[str, str]]
-"""Line and fields of one request; absent ones are left out or empty."""
+Cells = tuple[int, dict[str, str], Any]
+"""Line, fields and prompt of one request; absent fields are left out or empty."""
 
 
 class _Reader:
@@ -64,7 +91,7 @@ class _Reader:
 
     def rows(self, cells: Iterator[Cells]) -> Iterator[Row]:
         first = True
-        for line, fields in cells:
+        for line, fields, prompt in cells:
             if first:
                 first = False
                 self._names = set() if fields.get("id") else None
@@ -73,8 +100,50 @@ class _Reader:
             output_tokens = self._tokens(line, fields, "output_tokens", MAX_TOKENS)
             name = self._name(line, fields.get("id") or None)
             priority = self._priority(line, fields.get("priority") or "0")
-            prefix = self._prefix(line, fields, input_tokens)
-            yield line, arrival_ns, input_tokens, output_tokens, name, priority, prefix
+            extras = None
+            if prompt is not None or any(fields.get(key) for key in _EXTRAS):
+                if fields.get("server_input_tokens"):
+                    fields["client"] = str(input_tokens)
+                    input_tokens = self._tokens(line, fields, "server_input_tokens", MAX_TOKENS)
+                extras = self._extras(line, fields, input_tokens, prompt)
+            yield line, arrival_ns, input_tokens, output_tokens, name, priority, extras
+
+    def _extras(self, line: int, fields: dict[str, str], input_tokens: int, prompt: Any) -> Extras:
+        for key in ("session", "class"):
+            if not is_name(fields.get(key) or "-"):
+                self._complain(line, key, f"1 to {MAX_ID_CHARACTERS} printable characters", fields[key])
+        quotable = fields.get("quotable") or "false"
+        if quotable not in ("true", "false") or (quotable == "true" and not fields.get("id")):
+            self._complain(line, "quotable", "true or false, and an id where it is true", quotable)
+        prefix = self._prefix(line, fields, input_tokens)
+        if prompt is not None and prefix:
+            self._complain(line, "prompt", "either a prompt or a prefix_id", "both")
+        shared = prefix if prompt is None else self._runs(line, prompt, input_tokens)
+        client_tokens = fields.get("client")
+        return Extras(
+            shared=shared,
+            quotable=quotable == "true",
+            session=fields.get("session") or None,
+            request_class=fields.get("class") or None,
+            client_input_tokens=None if client_tokens is None else int(client_tokens),
+            quotes=tuple([group[2:] for group, _, _ in shared if group.startswith("o:")]),
+        )
+
+    def _runs(self, line: int, prompt: Any, input_tokens: int) -> tuple[Run, ...]:
+        runs: list[Run] = []
+        left = input_tokens
+        for run in prompt if type(prompt) is list else [None]:
+            if type(run) is not list or [type(part) for part in run] != [str, _Number, _Number]:
+                self._complain(line, "prompt", _RUNS, _as_json(prompt))
+            group, start, count = run[0], whole(run[1]), whole(run[2])
+            if start is None or start > MAX_PLACE or not count or count > left:
+                self._complain(line, "prompt", f"{_RUNS}, {input_tokens} tokens", _as_json(run))
+            if not is_name(group) or group.startswith("p:"):
+                expected = f"groups of 1 to {MAX_ID_CHARACTERS} printable characters that do not start with p:"
+                self._complain(line, "prompt", expected, group)
+            left -= count
+            runs.append((group, start, count))
+        return tuple(runs)
 
     def _complain(self, line: int, name: str, expected: str, found: str | None) -> NoReturn:
         complain(self._where, line, f"{self._place} {name}", expected, found)
@@ -124,16 +193,16 @@ class _Reader:
             self._complain(line, "priority", expected, text)
         return -value if text.startswith("-") else value
 
-    def _prefix(self, line: int, fields: dict[str, str], input_tokens: int) -> tuple[str, int] | None:
+    def _prefix(self, line: int, fields: dict[str, str], input_tokens: int) -> tuple[Run, ...]:
         prefix_id, tokens = fields.get("prefix_id"), fields.get("prefix_tokens")
         if not prefix_id and not tokens:
-            return None
+            return ()
         if not prefix_id:
             self._complain(line, "prefix_id", "a name, since prefix_tokens is given", None)
         if not is_group(prefix_id):
             expected = f"1 to {MAX_ID_CHARACTERS} printable characters that do not start with p: or o:"
             self._complain(line, "prefix_id", expected, prefix_id)
-        return prefix_id, self._tokens(line, fields, "prefix_tokens", input_tokens)
+        return ((prefix_id, 0, self._tokens(line, fields, "prefix_tokens", input_tokens)),)
 
 
 def is_name(text: str) -> bool:
@@ -161,7 +230,7 @@ def _csv_cells(lines: Iterable[tuple[int, str]], where: str) -> Iterator[Cells]:
         complain(where, header_line, "header", "the names of the columns", None)
     names = _split(header, where, header_line)
     for place, name in enumerate(names):
-        if name not in COLUMNS:
+        if name not in COLUMNS or name == "prompt":
             raise _unknown(where, header_line, "column", name)
         if name in names[:place]:
             raise WorkloadError(f"{where}:{header_line}: column {name}: expected once, found twice")
@@ -174,7 +243,7 @@ def _csv_cells(lines: Iterable[tuple[int, str]], where: str) -> Iterator[Cells]:
         cells = _split(text, where, line) if '"' in text else text.split(",")
         if len(cells) != len(names):
             raise WorkloadError(f"{where}:{line}: expected {len(names)} cells, as in the header, found {len(cells)}")
-        yield line, dict(zip(names, cells, strict=True))
+        yield line, dict(zip(names, cells, strict=True)), None
 
 
 def _split(text: str, where: str, line: int) -> list[str]:
@@ -219,7 +288,9 @@ def _json_cells(lines: Iterable[tuple[int, str]], where: str) -> Iterator[Cells]
             raise WorkloadError(f"{where}:{line}: expected a JSON object of plain fields, found deep nesting") from None
         if type(fields) is not dict:
             complain(where, line, "", "a JSON object", text)
-        yield line, {name: _text(where, line, name, value) for name, value in fields.items() if value is not None}
+        prompt = fields.pop("prompt", None)
+        texts = {name: _text(where, line, name, value) for name, value in fields.items() if value is not None}
+        yield line, texts, prompt
 
 
 def _text(where: str, line: int, name: str, value: object) -> str:
@@ -230,6 +301,10 @@ def _text(where: str, line: int, name: str, value: object) -> str:
             expected = 'text with a unit, like "1.25 s"' if name == "arrival" else "text"
             complain(where, line, f"key {name}", expected, _as_json(value))
         return value
+    if name == "quotable":
+        if type(value) is not bool:
+            complain(where, line, f"key {name}", "true or false", _as_json(value))
+        return "true" if value else ""
     if not isinstance(value, _Number):
         complain(where, line, f"key {name}", "a number", _as_json(value))
     return value

@@ -17,6 +17,9 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     `output_tokens` is what will be asked for, before any limit of an engine. `prompt` lists runs (group, start,
     count) that add up to `input_tokens`: two tokens are equal exactly when group and offset are. None means that
     no other request shares any of it. `quotable` says that later prompts may repeat its output, as the group `o:<id>`.
+
+    `session` names the conversation it belongs to, `request_class` the kind of traffic. `client_input_tokens` is what
+    the client counted, where that is known and the server's own count is `input_tokens`.
     """
 
     index: int
@@ -27,3 +30,6 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     priority: int = 0
     prompt: tuple[tuple[str, int, int], ...] | None = None
     quotable: bool = False
+    session: str | None = None
+    request_class: str | None = None
+    client_input_tokens: int | None = None

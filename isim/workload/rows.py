@@ -20,8 +20,23 @@ from isim.workload.errors import WorkloadError, complain
 from isim.workload.fields import half_even
 from isim.workload.request import MAX_TIME_NS, Request
 
-Row = tuple[int, int, int, int, str | None, int, tuple[str, int] | None]
-"""(line, time_ns, input_tokens, output_tokens, id or None, priority, (prefix_id, prefix_tokens) or None)"""
+Run = tuple[str, int, int]
+
+
+class Extras(msgspec.Struct, frozen=True, kw_only=True):
+    """What few rows say. `shared` spells the prompt's first tokens; the rest of it is the request's own."""
+
+    shared: tuple[Run, ...] = ()
+    quotable: bool = False
+    session: str | None = None
+    request_class: str | None = None
+    client_input_tokens: int | None = None
+    quotes: tuple[str, ...] = ()
+    """Requests whose output `shared` repeats."""
+
+
+Row = tuple[int, int, int, int, str | None, int, Extras | None]
+"""(line, time_ns, input_tokens, output_tokens, id or None, priority, extras or None)"""
 
 YEAR_2000_NS = 946_684_800 * 1_000_000_000
 YEAR_2200_NS = 7_258_118_400 * 1_000_000_000
@@ -43,7 +58,9 @@ def place_requests(rows: Iterable[Row], part: Part, notes: list[str]) -> Iterato
     scale = part.time_scale
     start_ns, end_ns = (part.window.start_ns, part.window.end_ns) if part.window else (0, MAX_TIME_NS + 1)
     index = 0
-    for line, time_ns, input_tokens, output_tokens, name, priority, prefix in _since_origin(rows, part, notes):
+    counted: list[Request] = []
+    quotable: dict[str, None] = {}
+    for line, time_ns, input_tokens, output_tokens, name, priority, extras in _since_origin(rows, part, notes):
         arrival_ns = time_ns - start_ns
         if arrival_ns < 0:
             continue
@@ -55,14 +72,50 @@ def place_requests(rows: Iterable[Row], part: Part, notes: list[str]) -> Iterato
                 complain(part.where, line, part.place, f"at most {MAX_TIME_NS} ns after time_scale", arrival_ns)
         if name is None:
             name = f"r{index}"
-        prompt = None if prefix is None else prompt_runs(name, input_tokens, *prefix)
-        yield Request(index, name, arrival_ns, input_tokens, output_tokens, priority, prompt)
+        if extras is None:
+            yield Request(index, name, arrival_ns, input_tokens, output_tokens, priority)
+        else:
+            prompt = prompt_runs(name, input_tokens, extras.shared)
+            for quoted in extras.quotes:
+                if quoted not in quotable:
+                    expected = "outputs of quotable requests above, inside the part that is used"
+                    complain(part.where, line, "prompt", expected, quoted)
+            if extras.quotable:
+                quotable[name] = None
+            client_tokens = extras.client_input_tokens
+            request = Request(
+                index,
+                name,
+                arrival_ns,
+                input_tokens,
+                output_tokens,
+                priority,
+                prompt,
+                extras.quotable,
+                extras.session,
+                extras.request_class,
+                client_tokens,
+            )
+            if client_tokens is not None:
+                counted.append(request)
+            yield request
         index += 1
         if index == part.limit:
             break
     if index == 0:
         inside = f" inside the window from {start_ns} to {end_ns} ns" if part.window else ""
         raise WorkloadError(f"{part.where}: expected at least one request{inside}, found none")
+    if counted:
+        notes.append(_two_counts(counted))
+
+
+def _two_counts(requests: list[Request]) -> str:
+    server_tokens = sum(request.input_tokens for request in requests)
+    client_tokens = sum(request.client_input_tokens or 0 for request in requests)
+    return (
+        f"server_input_tokens: the server's count is used for {len(requests)} requests, {server_tokens} prompt tokens "
+        f"where the client counted {client_tokens}"
+    )
 
 
 def _since_origin(rows: Iterable[Row], part: Part, notes: list[str]) -> Iterator[Row]:
@@ -90,8 +143,9 @@ def _since_origin(rows: Iterable[Row], part: Part, notes: list[str]) -> Iterator
         yield (row[0], time_ns, *row[2:]) if origin_ns else row
 
 
-def prompt_runs(name: str, input_tokens: int, prefix_id: str, prefix_tokens: int) -> tuple[tuple[str, int, int], ...]:
-    """A prompt whose first tokens are those of a shared group and whose rest is the request's own."""
-    shared = (prefix_id, 0, prefix_tokens)
-    own_tokens = input_tokens - prefix_tokens
-    return (shared, (f"p:{name}", 0, own_tokens)) if own_tokens else (shared,)
+def prompt_runs(name: str, input_tokens: int, shared: tuple[Run, ...]) -> tuple[Run, ...] | None:
+    """A prompt that begins with the shared tokens and whose rest is the request's own; None for all its own."""
+    own_tokens = input_tokens - sum([count for _, _, count in shared])
+    if not shared:
+        return None
+    return (*shared, (f"p:{name}", 0, own_tokens)) if own_tokens else shared
