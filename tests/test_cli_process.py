@@ -88,3 +88,31 @@ def test_columns_are_obeyed(run_file: str) -> None:
     process = isim("run", run_file, "--no-replay", COLUMNS="120", PYTHONIOENCODING="utf-8")
     widths = [len(line) for line in process.stdout.decode().splitlines()]
     assert max(widths) == 120
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_not_a_bug(run_file: str, unbuffered: str, tmp_path: Path) -> None:
+    for arguments in (["presets"], ["run", run_file, "--json", "--no-replay"]):
+        with open("/dev/full", "w") as full:
+            process = subprocess.run(
+                [sys.executable, "-m", "isim", *arguments],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+                cwd=tmp_path,
+                check=False,
+            )
+        assert (process.returncode, process.stderr) == (
+            2,
+            b"isim: standard output: cannot be written: No space left on device\n",
+        )
+
+
+@pytest.mark.parametrize(("closed", "code"), [(">&-", 0), ("2>&-", 0), (">&- 2>&-", 0)])
+def test_closed_streams_are_no_error(run_file: str, closed: str, code: int, tmp_path: Path) -> None:
+    command = f'"{sys.executable}" -m isim run "{run_file}" --no-replay {closed}'
+    process = subprocess.run(["sh", "-c", command], capture_output=True, cwd=tmp_path, check=False)
+    assert process.returncode == code
+    assert process.stderr == b""
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny.yaml"]

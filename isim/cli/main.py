@@ -29,9 +29,13 @@ Verb = Callable[[argparse.Namespace], int]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Only argparse itself exits (0 for help, 2 for bad usage)."""
-    arguments = _parser().parse_args(argv)
-    verb: Verb = arguments.verb
+    if sys.stdout is None or sys.stderr is None:
+        from isim.cli.output import open_streams
+
+        open_streams()
     try:
+        arguments = _parser().parse_args(argv)
+        verb: Verb = arguments.verb
         return verb(arguments)
     except IsimError as error:
         if error.exit_code == BUG:

@@ -6,15 +6,36 @@ import os
 import sys
 from typing import TextIO
 
+from isim.record.errors import IsimError
+
+
+class PrintError(IsimError):
+    """A result that cannot be printed."""
+
 
 def emit(text: str) -> None:
-    """Print a result. A reader that has gone away (`| head`) is no error."""
-    _write(sys.stdout, text)
+    """Print a result. A reader that has gone away (`| head`) is no error; a full disk is a PrintError."""
+    try:
+        _write(sys.stdout, text)
+    except OSError as error:
+        _discard(sys.stdout)
+        raise PrintError(f"standard output: cannot be written: {error.strerror}") from None
 
 
 def say(text: str) -> None:
-    """Print a diagnostic line."""
-    _write(sys.stderr, text + "\n")
+    """Print a diagnostic line, if that is possible."""
+    try:
+        _write(sys.stderr, text + "\n")
+    except OSError:
+        _discard(sys.stderr)
+
+
+def open_streams() -> None:
+    """Give standard output and error somewhere to go where they are closed (`>&-`), so that printing is no error."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - it stays open as long as the process lives
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
 
 
 def supports_unicode(stream: TextIO) -> bool:
@@ -44,5 +65,9 @@ def _write(stream: TextIO, text: str) -> None:
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
         stream.flush()
     except BrokenPipeError:
-        # What is buffered would fail again at exit; let it go where it harms nobody.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        _discard(stream)
+
+
+def _discard(stream: TextIO) -> None:
+    """Let what is buffered, which would fail again at exit, go where it harms nobody."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
