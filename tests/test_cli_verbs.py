@@ -263,3 +263,22 @@ def test_a_replay_violation_is_3_and_keeps_the_log(
     error = capsys.readouterr().err
     assert "17" in error and "expected an end record" in error and "found no more records" in error
     assert (tmp_path / "out.unfinished" / LOG).exists() and not (tmp_path / "out").exists()
+
+
+def test_an_interrupt_while_the_command_line_is_read_is_130(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("isim.cli.main._parser", interrupted)
+    assert main(["presets"]) == 130
+    assert capsys.readouterr().err == "isim: interrupted\n"
+
+
+def test_a_load_of_which_nothing_is_served_is_not_called_stable(
+    run_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", run_file, "--json", "--set", "workload.input_tokens=5000"]) == 4
+    load = json.loads(capsys.readouterr().out)["load"]
+    assert (load["state"], load["reasons"]) == (None, [])

@@ -52,6 +52,23 @@ def test_names_cannot_command_the_terminal() -> None:
     assert "[bold]" in text and "[link]x[/link]?" in text
 
 
+def test_an_override_where_nothing_fits_is_warned_of() -> None:
+    base = result()
+    kv = msgspec.structs.replace(base.kv, override_blocks=1000, derived_blocks=None)
+    text = render(msgspec.structs.replace(base, kv=kv), width=120)
+    assert "(derived: no room)" in text
+    assert "no KV block fits beside the weights" in text
+    assert "no KV block fits" not in render(base, width=120)
+
+
+def test_a_run_that_was_all_warm_up_is_warned_of() -> None:
+    base = result()
+    assert base.counts.completed
+    counts = msgspec.structs.replace(base.counts, measured=0)
+    assert "Nothing completed but the warm-up" in render(msgspec.structs.replace(base, counts=counts), width=120)
+    assert "warm-up; latencies" not in render(base, width=120)
+
+
 def test_undefined_numbers_are_dashes() -> None:
     empty = analysis_of([random_toy(0)[1][0]]).result
     text = render(empty, width=80)

@@ -204,8 +204,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Whether the configuration keeps up with what arrives: a simple flag, from the end of the warm-up on.
 
     `overloaded` when `queue_grows`; otherwise `near_saturation` when there is any reason; otherwise `stable`. Near
-    saturation a small error of the step times changes latencies a lot. Null with fewer than four measured arrivals
-    or when all arrive at once.
+    saturation a small error of the step times changes latencies a lot. Null when fewer than four requests arrive after
+    the warm-up and are not rejected, or when all arrive at once.
 
     queue_grows      the mean queue time of the last quarter of the requests is more than twice that of the second
                      quarter, and more than 10 mean steps above it

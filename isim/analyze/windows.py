@@ -117,7 +117,8 @@ def batch_over_time(collector: Collector, start_ns: int, end_ns: int) -> BatchOv
 def load(collector: Collector, cut: WarmUpCut, last_arrival_ns: int, usable_blocks: int) -> Load:
     """Whether the configuration keeps up with what arrives; see the descriptions in `isim.analyze.schema.Load`."""
     requests = collector.requests
-    arrived = len(requests)
+    measured = requests.status[cut.first_measured :]
+    served = len(measured) - measured.count(Status.REJECTED)
     span_ns = last_arrival_ns - cut.end_ns
     quarters = _queue_by_quarter(collector, cut.first_measured)
     waiting = sum(
@@ -131,7 +132,7 @@ def load(collector: Collector, cut: WarmUpCut, last_arrival_ns: int, usable_bloc
     kv_share = share(high_water_blocks(collector), usable_blocks)
     state: LoadState | None = None
     reasons: list[LoadReason] = []
-    if span_ns > 0 and arrived - cut.first_measured >= 4:
+    if span_ns > 0 and served >= 4:
         tests = {
             LoadReason.QUEUE_GROWS: _grows(quarters, _mean_step_ns(collector)),
             LoadReason.REQUESTS_QUEUE: _queues(quarters, _mean_step_ns(collector)),

@@ -183,8 +183,8 @@ def _machine(result: Result, width: int, unicode: bool) -> Table:
     memory.append(f" {share_text(result.load.kv_share)} at the high water mark", style="default")
     pool = f"{kv.high_water_blocks:,} of {kv.usable_blocks:,} blocks of {kv.block_size_tokens} tokens"
     origin = f"{pool}, {bytes_text(kv.kv_bytes)} a GPU, {plain(kv.source)}"
-    if kv.override_blocks is not None and kv.derived_blocks is not None:
-        origin += f" (derived: {kv.derived_blocks:,} blocks)"
+    if kv.override_blocks is not None:
+        origin += " (derived: no room)" if kv.derived_blocks is None else f" (derived: {kv.derived_blocks:,} blocks)"
     over_time = result.batch_over_time
     line = Text(sparkline(over_time.mean_batch_milli, room, unicode=unicode), style="green")
     peak = max(over_time.mean_batch_milli, default=0)
@@ -237,6 +237,10 @@ def _warnings(result: Result) -> list[str]:
     ]
     if not counts.completed:
         warnings.append("Nothing completed; latencies are not defined.")
+    elif not counts.measured:
+        warnings.append("Nothing completed but the warm-up; latencies are not defined.")
+    if result.kv.override_blocks is not None and result.kv.derived_blocks is None:
+        warnings.append("By estimate no KV block fits beside the weights; num_gpu_blocks_override was believed.")
     if counts.truncated_outputs:
         warnings.append(f"{count_text(counts.truncated_outputs, 'output')} cut off at max_model_len.")
     if counts.unfinished:
