@@ -61,14 +61,18 @@ def scenario_assumptions(scenario: Scenario) -> tuple[str, ...]:
 
 
 def _batch_notes(engine: Engine, gpu: GpuSpec) -> list[str]:
-    _, _, whose = _class_limits(gpu, engine.version)
+    class_sequences, class_tokens, whose = _class_limits(gpu, engine.version)
     chunked, length = engine.enable_chunked_prefill, engine.max_model_len
-    sequences, tokens = default_batch(
-        gpu, engine.version, sequences=None, tokens=None, model_len=length, chunked=chunked
-    )
+    sequences, tokens = engine.max_num_seqs, engine.max_num_batched_tokens
     found = []
-    if engine.max_num_seqs == sequences:
+    if sequences == class_sequences:
         found.append(f"engine.max_num_seqs {sequences}: vLLM's default on {whose}")
-    if engine.max_num_batched_tokens == tokens:
+    elif sequences == min(class_sequences, tokens):
+        found.append(f"engine.max_num_seqs {sequences}: vLLM's default, no more than max_num_batched_tokens")
+    _, budget = default_batch(gpu, engine.version, sequences=sequences, tokens=None, model_len=length, chunked=chunked)
+    if tokens == class_tokens == budget:
         found.append(f"engine.max_num_batched_tokens {tokens}: vLLM's default for serving on {whose}")
+    elif tokens == budget:
+        bound = "as many as all sequences can have" if tokens == sequences * length else "one prompt without chunks"
+        found.append(f"engine.max_num_batched_tokens {tokens}: vLLM's default, {bound}")
     return found

@@ -232,6 +232,28 @@ def test_assumptions_name_the_rule_that_decided() -> None:
     assert not any("max_num_seqs" in note or "0.20" in note for note in own)
 
 
+@pytest.mark.parametrize(
+    ("overrides", "note"),
+    [
+        (
+            ["max_num_batched_tokens=100"],
+            "engine.max_num_seqs 100: vLLM's default, no more than max_num_batched_tokens",
+        ),
+        (
+            ["max_num_seqs=4", "max_model_len=100"],
+            "engine.max_num_batched_tokens 400: vLLM's default, as many as all sequences can have",
+        ),
+        (
+            ["enable_chunked_prefill=false", "max_model_len=32768"],
+            "engine.max_num_batched_tokens 32768: vLLM's default, one prompt without chunks",
+        ),
+    ],
+)
+def test_assumptions_name_defaults_that_bent(overrides: list[str], note: str) -> None:
+    scenario = load(BASE, *(f"engine.{override}" for override in overrides))
+    assert note in scenario_assumptions(scenario)
+
+
 def test_relocated_path_leads_to_the_same_file() -> None:
     moved = relocated(load(BASE), "a/b", "out/run").workload
     assert isinstance(moved, AzureTrace)
