@@ -31,6 +31,8 @@ IDEAL = RooflineFactors(
     allreduce_efficiency=1.0,
 )
 
+PLAIN = sorted(name for name, model in MODELS.items() if model.plain)
+
 Chunks = tuple[tuple[int, int], ...]
 CHUNKS = st.lists(st.tuples(st.integers(1, 3000), st.integers(0, 30_000)), max_size=4).map(tuple)
 DECODES = st.integers(0, 700)
@@ -51,7 +53,7 @@ def inputs_of(model: str = "llama-3.1-8b", gpu: str = "h100-sxm", **changes: obj
 
 @st.composite
 def deployments(draw: st.DrawFn) -> RooflineInputs:
-    name = draw(st.sampled_from(sorted(MODELS)))
+    name = draw(st.sampled_from(PLAIN))
     gpu = draw(st.sampled_from(sorted(GPUS)))
     ranks = draw(st.sampled_from(legal_tensor_parallel(MODELS[name]))) if GPUS[gpu].link else 1
     weights = draw(st.sampled_from((None, Dtype.FLOAT8_E4M3, Dtype.INT4)))

@@ -3,14 +3,20 @@
 The shapes are those of a Llama-like decoder as vLLM lays it out on each of `tensor_parallel_size` ranks: q, k and v as
 one matrix, gate and up as one, columns of the first and rows of the second matrix of each pair split over the ranks.
 Names follow the published configs: H hidden_size, I intermediate_size, a attention heads, g key-value heads, d
-head_dim, V vocab_size, L layers. One multiply and one add are two operations.
+head_dim, V vocab_size, L layers. One multiply and one add are two operations. Models that are not plain go to
+`isim.model.layered`, which is imported when the first of them is met.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from isim.model.spec import Dtype, ModelError, ModelSpec, Precision
+
+if TYPE_CHECKING:
+    from isim.model.layered import LayeredParameters, LayeredWeights
 
 VOCAB_PADDING = 64
 """Rows of the embedding and the LM head are padded to a multiple of this (vLLM, DEFAULT_VOCAB_PADDING_SIZE)."""
@@ -33,13 +39,17 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         return self.embedding + self.layers * layer + self.final_norm + self.lm_head
 
 
-def parameters(model: ModelSpec) -> Parameters:
-    """Parameters as published checkpoints count them: unpadded, a tied LM head counted once.
+def parameters(model: ModelSpec) -> Parameters | LayeredParameters:
+    """Parameters as published checkpoints count them: unpadded, a tied LM head counted once. `Parameters` if plain.
 
     embedding V*H; attention H*(a + 2g)*d + a*d*H, biases (a + 2g)*d and H, query and key norms 2*d; gated MLP 3*H*I;
     norms 2*H a layer and H at the end; LM head V*H. Source: the Llama, Qwen2 and Qwen3 implementations in Hugging
     Face transformers.
     """
+    if not model.plain:
+        from isim.model.layered import layered_parameters
+
+        return layered_parameters(model)
     hidden = model.hidden_size
     query = model.num_attention_heads * model.head_dim
     qkv = query + 2 * model.num_key_value_heads * model.head_dim
@@ -66,8 +76,12 @@ def padded_vocab(model: ModelSpec) -> int:
     return -(-model.vocab_size // VOCAB_PADDING) * VOCAB_PADDING
 
 
-def _split_complaints(model: ModelSpec, ranks: int) -> list[str]:
+def _split_complaints(model: ModelSpec, ranks: int, expert_parallel: bool = False) -> list[str]:
     """Why `ranks` ranks cannot share the model, in the engine's own order of complaint."""
+    if not model.plain:
+        from isim.model.layered import split_complaints
+
+        return split_complaints(model, ranks, padded_vocab(model), expert_parallel)
     heads, kv_heads = model.num_attention_heads, model.num_key_value_heads
     found = []
     if heads % ranks:
@@ -81,22 +95,25 @@ def _split_complaints(model: ModelSpec, ranks: int) -> list[str]:
     return found
 
 
-def legal_tensor_parallel(model: ModelSpec) -> tuple[int, ...]:
+def legal_tensor_parallel(model: ModelSpec, expert_parallel: bool = False) -> tuple[int, ...]:
     """Every tensor_parallel_size the model can be split over, ascending.
 
     It divides the attention heads, the padded vocabulary and intermediate_size, and divides the key-value heads or is
-    a multiple of their number (they replicate then). Source: the divisions vLLM asserts when it builds the layers.
+    a multiple of their number (they replicate then); so with state heads, shared experts and, unless whole experts are
+    shared out (`expert_parallel`), the experts' width. Source: the divisions vLLM asserts when it builds the layers.
     """
     heads = range(1, model.num_attention_heads + 1)
-    return tuple(ranks for ranks in heads if not _split_complaints(model, ranks))
+    return tuple(ranks for ranks in heads if not _split_complaints(model, ranks, expert_parallel))
 
 
-def check_tensor_parallel(model: ModelSpec, tensor_parallel_size: int) -> None:
+def check_tensor_parallel(model: ModelSpec, tensor_parallel_size: int, expert_parallel: bool = False) -> None:
     """Raises ModelError, listing the legal values, when the model cannot be split over so many ranks."""
     sound = type(tensor_parallel_size) is int and tensor_parallel_size >= 1
-    reasons = _split_complaints(model, tensor_parallel_size) if sound else ["it is not a positive integer"]
+    reasons = ["it is not a positive integer"]
+    if sound:
+        reasons = _split_complaints(model, tensor_parallel_size, expert_parallel)
     if reasons:
-        legal = ", ".join(str(ranks) for ranks in legal_tensor_parallel(model))
+        legal = ", ".join(str(ranks) for ranks in legal_tensor_parallel(model, expert_parallel))
         why = "; ".join(reasons)
         raise ModelError(
             f"engine.tensor_parallel_size: {tensor_parallel_size!r} cannot be used with {model.name}: {why}. "
@@ -118,12 +135,13 @@ class RankShape(msgspec.Struct, frozen=True, kw_only=True):
     vocab: int
 
 
-def rank_shape(model: ModelSpec, tensor_parallel_size: int) -> RankShape:
+def rank_shape(model: ModelSpec, tensor_parallel_size: int, expert_parallel: bool = False) -> RankShape:
     """The part of each rank; key-value heads per rank are max(1, g // ranks). Raises ModelError for an illegal split.
 
-    Source: vLLM QKVParallelLinear, MergedColumnParallelLinear, VocabParallelEmbedding.
+    Of a model that is not plain only layers, hidden and vocab say what is there. Source: vLLM QKVParallelLinear,
+    MergedColumnParallelLinear, VocabParallelEmbedding.
     """
-    check_tensor_parallel(model, tensor_parallel_size)
+    check_tensor_parallel(model, tensor_parallel_size, expert_parallel)
     ranks = tensor_parallel_size
     return RankShape(
         ranks=ranks,
@@ -183,13 +201,21 @@ class RankWeights(msgspec.Struct, frozen=True, kw_only=True):
         return self.embedding_bytes + self.linear_bytes + self.biases_bytes + self.norms_bytes + self.lm_head_bytes
 
 
-def rank_weights(model: ModelSpec, tensor_parallel_size: int, precision: Precision) -> RankWeights:
-    """Bytes of weights on each rank; all ranks hold equally much. Raises ModelError for an illegal split.
+def rank_weights(
+    model: ModelSpec, tensor_parallel_size: int, precision: Precision, expert_parallel: bool = False
+) -> RankWeights | LayeredWeights:
+    """Bytes of weights on each rank, the fullest if they differ. Raises ModelError for an illegal split.
 
     Norms and the bias of the o projection replicate, the vocabulary pads to 64 rows before it is split, key-value
     heads replicate when there are fewer of them than ranks. Linear layers are in `precision.weights`, all else in
-    `precision.model`; scales of quantised weights are not counted. Source: as `rank_shape`.
+    `precision.model`; only the scales that a checkpoint brings are counted. Source: as `rank_shape`.
     """
+    if not model.plain:
+        from isim.model.layered import layered_rank_weights
+
+        check_tensor_parallel(model, tensor_parallel_size, expert_parallel)
+        rows = padded_vocab(model) // tensor_parallel_size
+        return layered_rank_weights(model, tensor_parallel_size, precision, rows, expert_parallel)
     shape = rank_shape(model, tensor_parallel_size)
     whole = precision.model.bits
     elements = sum(gemm.inner * gemm.outer for gemm in layer_gemms(shape))
@@ -206,7 +232,12 @@ def rank_weights(model: ModelSpec, tensor_parallel_size: int, precision: Precisi
 
 
 def kv_bytes_per_token(model: ModelSpec, kv_cache: Dtype) -> int:
-    """Bytes of keys and values one token keeps over all layers and heads, unsplit: 2 * L * g * d * bits / 8."""
+    """Bytes of keys and values one token keeps over all layers and heads, unsplit: 2 * L * g * d * bits / 8.
+
+    Of a model that is not plain: the sum over its layers, windows not counted, states left out.
+    """
+    if model.layers:
+        return _layered_token_bytes(model, 1, kv_cache)
     return 2 * model.num_hidden_layers * model.num_key_value_heads * model.head_dim * kv_cache.bits // 8
 
 
@@ -215,8 +246,31 @@ def rank_kv_bytes_per_token(model: ModelSpec, tensor_parallel_size: int, kv_cach
 
     Heads that replicate are counted on every rank that holds them. Raises ModelError for an illegal split.
     """
+    if model.layers:
+        check_tensor_parallel(model, tensor_parallel_size)
+        return _layered_token_bytes(model, tensor_parallel_size, kv_cache)
     shape = rank_shape(model, tensor_parallel_size)
     return 2 * shape.layers * shape.key_value * kv_cache.bits // 8
+
+
+def _layered_token_bytes(model: ModelSpec, ranks: int, kv_cache: Dtype) -> int:
+    from isim.model.groups import mixer_token_bits
+    from isim.model.matrices import layer_runs
+
+    return sum(run.count * mixer_token_bits(run.mixer, ranks, kv_cache) for run in layer_runs(model)) // 8
+
+
+def state_bytes_per_sequence(model: ModelSpec, tensor_parallel_size: int, whole: Dtype) -> int:
+    """Bytes of recurrent and convolution states one sequence keeps on one rank over all layers; 0 without such layers.
+
+    `whole` is the model's own number format. Raises ModelError for an illegal split.
+    """
+    check_tensor_parallel(model, tensor_parallel_size)
+    if not model.layers:
+        return 0
+    from isim.model.groups import mixer_state_bytes
+
+    return sum(run.count * mixer_state_bytes(run.mixer, tensor_parallel_size, whole) for run in model.layers)
 
 
 def attended_pairs(new_tokens: int, computed_tokens: int) -> int:

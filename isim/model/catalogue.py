@@ -8,6 +8,8 @@ makes a server do by default.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from isim.model.spec import Dtype, ModelSpec, Source
 
 _HEAD_DIM = Source(figure="head_dim", text="not in the config; hidden_size / num_attention_heads, as the code has it")
@@ -76,6 +78,19 @@ _TABLE: tuple[ModelSpec, ...] = (
         max_position_embeddings=131072,
         sorted_sampling=True,
         sources=_sources("meta-llama/Llama-3.1-70B", _HEAD_DIM, cut=True),
+    ),
+    ModelSpec(
+        name="llama-3.3-70b",
+        num_hidden_layers=80,
+        hidden_size=8192,
+        intermediate_size=28672,
+        num_attention_heads=64,
+        num_key_value_heads=8,
+        head_dim=128,
+        vocab_size=128256,
+        max_position_embeddings=131072,
+        sorted_sampling=True,
+        sources=_sources("meta-llama/Llama-3.3-70B-Instruct", cut=True),
     ),
     ModelSpec(
         name="codellama-34b",
@@ -171,4 +186,42 @@ _TABLE: tuple[ModelSpec, ...] = (
     ),
 )
 
-MODELS: dict[str, ModelSpec] = {model.name: model for model in _TABLE}
+LAYERED = (
+    "llama-4-scout",
+    "mixtral-8x7b",
+    "mixtral-8x22b",
+    "qwen3-30b-a3b",
+    "qwen3-235b-a22b",
+    "qwen3.5-27b",
+    "qwen3.6-27b",
+    "deepseek-v2-lite",
+    "deepseek-v3",
+    "deepseek-r1",
+    "gpt-oss-20b",
+    "gpt-oss-120b",
+)
+"""Names of `isim.model.catalogue_layers`, which is imported when one of them is looked up."""
+
+
+class Catalogue(Mapping[str, ModelSpec]):
+    """All models by name, the plain ones first."""
+
+    def __init__(self) -> None:
+        self._known = {model.name: model for model in _TABLE}
+        self._names = (*self._known, *LAYERED)
+
+    def __getitem__(self, name: str) -> ModelSpec:
+        if name in LAYERED and name not in self._known:
+            from isim.model.catalogue_layers import LAYERED_MODELS
+
+            self._known |= LAYERED_MODELS
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+MODELS = Catalogue()

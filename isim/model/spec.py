@@ -1,18 +1,24 @@
 """What a model is, for one who must say how big and how slow it is: its published figures and number formats.
 
 A `ModelSpec` holds what a checkpoint's config says and what its architecture implies (biases, query and key norms),
-each with its source. What follows from the figures is computed in `isim.model.arithmetic`, never stored. All layers
-are alike here: full attention and a gated MLP.
+each with its source. What follows from the figures is computed in `isim.model.arithmetic`, never stored. A spec
+without `layers` is plain: full attention and a gated MLP in every layer. What else layers may be is in
+`isim.model.layers`, which nothing imports for a plain model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from isim.record.errors import IsimError
+
+if TYPE_CHECKING:
+    from isim.model.layers import LayerRun, Quantization
 
 
 class ModelError(IsimError):
@@ -26,6 +32,7 @@ class Dtype(StrEnum):
     FLOAT8_E4M3 = "float8_e4m3"
     INT8 = "int8"
     INT4 = "int4"
+    FLOAT4_E2M1 = "float4_e2m1"
 
     @property
     def bits(self) -> int:
@@ -39,6 +46,7 @@ DTYPE_BITS: dict[Dtype, int] = {
     Dtype.FLOAT8_E4M3: 8,
     Dtype.INT8: 8,
     Dtype.INT4: 4,
+    Dtype.FLOAT4_E2M1: 4,
 }
 
 DTYPE_ALIASES: dict[str, Dtype] = {
@@ -49,6 +57,7 @@ DTYPE_ALIASES: dict[str, Dtype] = {
     "half": Dtype.FLOAT16,
     "fp8": Dtype.FLOAT8_E4M3,
     "fp8_e4m3": Dtype.FLOAT8_E4M3,
+    "fp4": Dtype.FLOAT4_E2M1,
 }
 
 
@@ -89,12 +98,15 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A dense decoder with full attention in every layer, by the names of its published config.
+    """A decoder by the names of its published config; without `layers`, dense with full attention in every layer.
 
     weight_dtype      of the published checkpoint; what is not quantised (embedding, norms, LM head) is stored in it
     qkv_bias, o_bias  whether those projections have a bias
     qk_norm           whether queries and keys are RMS-normalised, with one weight vector of head_dim each
     sorted_sampling   whether the published default sampling cuts by top-k or top-p, for which logits are sorted
+    layers            the kinds of layers, where they are not all plain; `layer_runs` gives them for any model
+    quantization      how the checkpoint's matrices are quantised, where they are
+    assumptions       what the import of a config had to assume, sentences for the report
     """
 
     name: str
@@ -113,6 +125,14 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     qk_norm: bool = False
     sorted_sampling: bool = False
     sources: tuple[Source, ...] = ()
+    layers: tuple[LayerRun, ...] | UnsetType = UNSET
+    quantization: Quantization | UnsetType = UNSET
+    assumptions: tuple[str, ...] | UnsetType = UNSET
+
+    @property
+    def plain(self) -> bool:
+        """Whether every layer is full attention and a gated MLP, and nothing is quantised."""
+        return self.layers is UNSET and self.quantization is UNSET
 
     def source_of(self, figure: str) -> str:
         """Where this figure comes from; 'not stated' when nobody said."""
@@ -183,9 +203,12 @@ def precision_of(
     """The formats of a deployment of `model`, where None is the engine's default (`auto`).
 
     Weights of 16 bits or more set the format of everything else; narrower ones are quantised linear layers in a model
-    that otherwise keeps its published format. Quantised weights alone leave activations unquantised. Raises ModelError
-    for a cache format no engine has.
+    that otherwise keeps its published format. Quantised weights alone leave activations unquantised. A quantised
+    checkpoint brings both formats itself. Raises ModelError for a cache format no engine has.
     """
+    own = model.quantization or None
+    if own is not None and weights in (None, own.weights):
+        weights, activations = own.weights, activations or own.activations
     chosen = weights or model.weight_dtype
     whole = chosen if chosen.bits >= 16 else model.weight_dtype
     cache = kv_cache or whole

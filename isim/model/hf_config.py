@@ -1,0 +1,147 @@
+"""A Hugging Face config.json as values that know where they were written, and which keys of it were looked at."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from isim.model.spec import ModelError
+
+MAX_FILE_BYTES = 16 << 20
+MAX_COUNT = 10**12
+NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
+
+
+class ConfigError(ModelError):
+    """A config.json that cannot be followed: which file, where in it, what was found and what is supported."""
+
+
+class Config:
+    """The text model's keys of a config.json; those of the whole file stand in where the text model has none.
+
+    Every key that is asked for counts as looked at; `assumptions` collects what had to be taken for granted.
+    """
+
+    def __init__(self, path: str, text: str, values: dict[str, Any], outer: dict[str, Any], nest: str) -> None:
+        self.path, self.values, self.outer = path, values, outer
+        self.assumptions: list[str] = []
+        self._text, self._nest = text, nest
+        self._seen: dict[str, None] = {}
+
+    def raw(self, *keys: str) -> Any:
+        """The value at the first of these keys that is there and not null; None where there is none."""
+        found = None
+        for key in keys:
+            self._seen[key] = None
+            if found is None:
+                found = self.values.get(key)
+        for key in keys:
+            if found is None and self.outer is not self.values:
+                found = self.outer.get(key)
+        return found
+
+    def count(self, *keys: str, default: int | None = None, least: int = 1) -> int:
+        """A whole number of at least `least` at the first of these keys that is there. Raises ConfigError."""
+        value = self.raw(*keys)
+        if value is None and default is not None:
+            return default
+        if type(value) is float and math.isfinite(value) and value == int(value):
+            value = int(value)
+        if type(value) is not int or not least <= value <= MAX_COUNT:
+            raise self.error(self._present(keys), value, f"a whole number of at least {least}")
+        return value
+
+    def flag(self, key: str, default: bool = False) -> bool:
+        value = self.raw(key)
+        if value is None:
+            return default
+        if type(value) is not bool:
+            raise self.error(key, value, "true or false")
+        return value
+
+    def block(self, key: str) -> dict[str, Any]:
+        """An object, empty where there is none."""
+        value = self.raw(key)
+        if value is None:
+            return {}
+        if type(value) is not dict:
+            raise self.error(key, value, "an object")
+        return value
+
+    def per_layer(self, key: str, layers: int) -> Sequence[Any] | None:
+        """A list with an entry for each layer; None where there is none."""
+        value = self.raw(key)
+        if value is None:
+            return None
+        if type(value) is not list or len(value) != layers:
+            found = f"a list of {len(value)}" if type(value) is list else value
+            raise self.error(key, found, f"a list with an entry for each of the {layers} layers")
+        return value
+
+    def unseen(self) -> list[str]:
+        """Keys of the text model that nobody asked for, in their order."""
+        return [key for key in self.values if key not in self._seen]
+
+    def assume(self, key: str, text: str) -> None:
+        sentence = f"{self.place(key)}: {text}"
+        if sentence not in self.assumptions:
+            self.assumptions.append(sentence)
+
+    def error(self, key: str, found: Any, supported: str) -> ConfigError:
+        shown = "nothing" if found is None else msgspec.json.encode(found).decode()[:80]
+        return ConfigError(f"{self.place(key)}: {key}: found {shown}; supported is {supported}")
+
+    def place(self, key: str) -> str:
+        """`file:line:column` of a key, of the first of that name in the text model; the file's start without one."""
+        start = 0
+        if self._nest:
+            nested = re.search(rf'"{self._nest}"\s*:', self._text)
+            start = nested.start() if nested else 0
+        pattern = re.compile(rf'"{re.escape(key)}"\s*:')
+        found = pattern.search(self._text, start) or pattern.search(self._text)
+        at = found.start() if found else 0
+        before = self._text[:at]
+        return f"{self.path}:{before.count(chr(10)) + 1}:{at - before.rfind(chr(10))}"
+
+    def _present(self, keys: tuple[str, ...]) -> str:
+        for key in keys:
+            if self.values.get(key) is not None:
+                return key
+        return keys[0]
+
+
+def read_json(path: str) -> tuple[str, Any]:
+    """The text of a JSON file and what it holds. Raises ConfigError naming the file."""
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or "it cannot be opened"
+        raise ConfigError(f"{path}: expected a Hugging Face config.json, found none: {reason}") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError(f"{path}: expected a Hugging Face config.json, found more than {MAX_FILE_BYTES} bytes")
+    try:
+        text = data.decode("utf-8-sig")
+        return text, msgspec.json.decode(text)
+    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
+        raise ConfigError(f"{path}: expected JSON, found something else: {error}") from None
+
+
+def open_config(path: str | os.PathLike[str]) -> Config:
+    """The config at `path`; a nested text model is found under its usual names."""
+    file = os.fspath(path)
+    text, outer = read_json(file)
+    if type(outer) is not dict:
+        raise ConfigError(f"{file}:1:1: expected an object, as a Hugging Face config.json is, found something else")
+    values, nest = outer, ""
+    while "hidden_size" not in values:
+        inner = next((key for key in NESTED if type(values.get(key)) is dict), "")
+        if not inner:
+            break
+        values, nest = values[inner], inner
+    return Config(file, text, values, outer, nest)
