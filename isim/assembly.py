@@ -16,7 +16,7 @@ from isim.model.spec import Precision, precision_of
 from isim.policy.vllm.pool import BlockPool
 from isim.policy.vllm.scheduler import Scheduler
 from isim.record.log import Log
-from isim.record.records import EngineLimits
+from isim.record.records import EngineLimits, RouterFacts
 from isim.scenario.types import Linear, Roofline, Scenario, UnpublishedRate
 from isim.serve.arrivals import send
 from isim.serve.census import Census
@@ -36,17 +36,27 @@ class System(msgspec.Struct):
 
 
 class Parts(msgspec.Struct):
-    """What a scenario comes to before anything runs."""
+    """What a scenario comes to before anything runs. `router` is None where there is one engine."""
 
     capacity: KvCapacity
     limits: EngineLimits
     cost: CostModel
+    engines: int = 1
+    router: RouterFacts | None = None
+    seed: int = 0
 
 
 def parts_of(scenario: Scenario) -> Parts:
     """Memory, limits and cost of a scenario. Raises CapacityError or CostError where they cannot hold."""
     capacity = _capacity(scenario)
-    return Parts(capacity=capacity, limits=_limits(scenario, capacity.num_blocks), cost=_cost(scenario))
+    return Parts(
+        capacity=capacity,
+        limits=_limits(scenario, capacity.num_blocks),
+        cost=_cost(scenario),
+        engines=scenario.replicas,
+        router=scenario.router if scenario.replicas > 1 else None,
+        seed=scenario.simulation.seed,
+    )
 
 
 def wire(
@@ -64,10 +74,15 @@ def wire(
     No result depends on `max_stretch` and `foresight`, and `make_pool` is for tests that want more of the same.
     """
     census = Census(kernel)
-    engine = Engine(kernel, 0, Scheduler(parts.limits, make_pool), parts.cost, log, census, max_stretch)
-    router = Router(kernel, parts.limits, [engine.mailbox], log, census)
+    engines = [
+        Engine(kernel, number, Scheduler(parts.limits, make_pool), parts.cost, log, census, max_stretch)
+        for number in range(parts.engines)
+    ]
+    router = Router(kernel, parts.limits, engines, log, census)
+    if parts.router is not None:
+        router.choose_by(parts.router, parts.seed)
     send(kernel, requests, router.mailbox, census, foresight)
-    return System(kernel=kernel, census=census, engines=[engine])
+    return System(kernel=kernel, census=census, engines=engines)
 
 
 def _precision(scenario: Scenario) -> Precision:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from isim import __version__
-from isim.assembly import parts_of, wire
+from isim.assembly import Parts, parts_of, wire
 from isim.cost.memory import KvCapacity
 from isim.kernel.kernel import Kernel
 from isim.model.spec import Confidence, weakest
@@ -65,18 +65,7 @@ def simulate(
         all_readers.append(log_digest.read)
     if progress is not None:
         all_readers.append(_watch(progress))
-    header = Header(
-        time_ns=0,
-        schema=SCHEMA,
-        revision=REVISION,
-        isim_version=__version__,
-        scenario_digest=scenario_digest(scenario),
-        seed=simulation.seed,
-        max_events=simulation.max_events,
-        engines=1,
-        engine=parts.limits,
-        linear_cost=scenario.cost.coefficients if isinstance(scenario.cost, Linear) else None,
-    )
+    header = _header(scenario, parts)
     log = Log(header, all_readers)
     kernel = Kernel(max_events=simulation.max_events, shuffle_seed=shuffle_seed, seed=simulation.seed)
     system = wire(parts, workload.requests(), log, kernel=kernel, max_stretch=simulation.max_stretch)
@@ -110,6 +99,23 @@ def simulate(
         provenance=cost.provenance,
         confidence=weakest((cost.confidence, parts.capacity.confidence)),
         workload_sha256=workload.sha256,
+    )
+
+
+def _header(scenario: Scenario, parts: Parts) -> Header:
+    """The first record of the log."""
+    return Header(
+        time_ns=0,
+        schema=SCHEMA,
+        revision=REVISION,
+        isim_version=__version__,
+        scenario_digest=scenario_digest(scenario),
+        seed=scenario.simulation.seed,
+        max_events=scenario.simulation.max_events,
+        engines=parts.engines,
+        engine=parts.limits,
+        router=parts.router,
+        linear_cost=scenario.cost.coefficients if isinstance(scenario.cost, Linear) else None,
     )
 
 

@@ -15,7 +15,7 @@ from isim.kernel.kernel import Kernel
 from isim.model.spec import Confidence
 from isim.record.digest import log_digest
 from isim.record.log import Log
-from isim.record.records import REVISION, SCHEMA, AnyRecord, End, EngineLimits, Header, LinearCoefficients
+from isim.record.records import REVISION, SCHEMA, AnyRecord, End, EngineLimits, Header, LinearCoefficients, RouterFacts
 from isim.workload.request import Request
 
 NO_CAPACITY = KvCapacity(
@@ -53,6 +53,8 @@ def play(
     max_events: int = 1_000_000,
     foresight: bool = True,
     trace: bool = False,
+    engines: int = 1,
+    router: RouterFacts | None = None,
 ) -> Played:
     """Run to the end and keep every record."""
     records: list[AnyRecord] = []
@@ -64,13 +66,15 @@ def play(
         scenario_digest="",
         seed=0,
         max_events=max_events,
-        engines=1,
+        engines=engines,
         engine=limits,
+        router=router,
         linear_cost=coefficients,
     )
     log = Log(header, [records.extend])
     kernel = Kernel(max_events=max_events, shuffle_seed=shuffle_seed, trace=trace)
-    parts = Parts(capacity=NO_CAPACITY, limits=limits, cost=LinearCost(coefficients))
+    cost = LinearCost(coefficients)
+    parts = Parts(capacity=NO_CAPACITY, limits=limits, cost=cost, engines=engines, router=router)
     system = wire(
         parts, requests, log, kernel=kernel, max_stretch=max_stretch, make_pool=NumberedPool, foresight=foresight
     )

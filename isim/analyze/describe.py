@@ -9,18 +9,26 @@ from pathlib import PurePath
 
 from isim.analyze.schema import Simulated
 from isim.scenario.types import (
+    Arrivals,
     AzureTrace,
+    Burst,
     Constant,
+    Diurnal,
+    Empirical,
+    EmpiricalFile,
     FixedRate,
+    Gamma,
     Generated,
     LengthSpec,
     Linear,
     LogNormal,
+    Mixture,
     MooncakeTrace,
-    Poisson,
+    Ramp,
     Ratio,
     RequestFile,
     Scenario,
+    Traffic,
     Uniform,
     Warmup,
     WarmupDuration,
@@ -99,9 +107,11 @@ def _engine(scenario: Scenario) -> str:
 
 def _workload(workload: Workload) -> str:
     if isinstance(workload, Generated):
-        arrivals = _arrivals(workload.arrivals)
-        tokens = f"{_length(workload.input_tokens)} in, {_length(workload.output_tokens)} out"
-        return f"{workload.requests} requests, {arrivals}; tokens: {tokens}"
+        return f"{workload.requests} requests, {_arrivals(workload.arrivals)}; {_traffic(workload.traffic)}"
+    if isinstance(workload, Mixture):
+        total = sum([traffic.weight for _, traffic in workload.classes])
+        parts = [f"{name} {traffic.weight}/{total}, {_traffic(traffic)}" for name, traffic in workload.classes]
+        return "; ".join([f"{workload.requests} requests, {_arrivals(workload.arrivals)}", *parts])
     kind = f"requests ({workload.format.value})" if isinstance(workload, RequestFile) else _TRACES[type(workload)]
     parts = [f"{kind} {PurePath(workload.path).name}"]
     if workload.limit is not None:
@@ -114,19 +124,56 @@ def _workload(workload: Workload) -> str:
     return ", ".join(parts)
 
 
-def _arrivals(arrivals: FixedRate | Poisson) -> str:
+def _arrivals(arrivals: Arrivals) -> str:
+    match arrivals:
+        case Ramp():
+            over = decimal(arrivals.over_ns, 10**9)
+            return f"Poisson from {_rate(arrivals.from_per_s)} to {_rate(arrivals.to_per_s)} per second in {over} s"
+        case Diurnal():
+            period = decimal(arrivals.period_ns, 10**9)
+            rates = f"{_rate(arrivals.low_per_s)} and {_rate(arrivals.high_per_s)}"
+            return f"Poisson, up and down between {rates} per second every {period} s"
+        case Burst():
+            burst = f"{_rate(arrivals.burst_per_s)} for {decimal(arrivals.burst_ns, 10**9)} s"
+            every = decimal(arrivals.period_ns, 10**9)
+            return f"Poisson with {_rate(arrivals.base_per_s)} per second, {burst} of every {every} s"
+        case Gamma():
+            return f"gamma gaps (cv {decimal(arrivals.cv_ppm, 10**6)}) with {_rate(arrivals.rate_per_s)} per second"
     kind = "at a fixed rate of" if isinstance(arrivals, FixedRate) else "Poisson with"
-    return f"{kind} {decimal(arrivals.rate_per_s.numerator, arrivals.rate_per_s.denominator)} per second"
+    return f"{kind} {_rate(arrivals.rate_per_s)} per second"
+
+
+def _rate(rate: Ratio) -> str:
+    return decimal(rate.numerator, rate.denominator)
+
+
+def _traffic(traffic: Traffic) -> str:
+    parts = [f"tokens: {_length(traffic.input_tokens)} in, {_length(traffic.output_tokens)} out"]
+    if traffic.shared_prefix is not None:
+        prefix = traffic.shared_prefix
+        parts.append(
+            f"the first {prefix.tokens} shared in {prefix.groups} {'group' if prefix.groups == 1 else 'groups'}"
+        )
+    if traffic.prompt_pool is not None:
+        parts.append(f"prompts repeat after {traffic.prompt_pool}")
+    if traffic.priority:
+        parts.append(f"priority {traffic.priority}")
+    return ", ".join(parts)
 
 
 def _length(length: LengthSpec) -> str:
-    if isinstance(length, Constant):
-        return f"{length.tokens}"
-    if isinstance(length, Uniform):
-        return f"uniform {length.low_tokens} to {length.high_tokens}"
-    assert isinstance(length, LogNormal)
-    bounds = f"{length.min_tokens} to {length.max_tokens}"
-    return f"lognormal (median {length.median_tokens}, sigma {decimal(length.sigma_ppm, 10**6)}, {bounds})"
+    match length:
+        case Constant():
+            return f"{length.tokens}"
+        case Uniform():
+            return f"uniform {length.low_tokens} to {length.high_tokens}"
+        case Empirical():
+            return f"empirical ({len(length.tokens)} lengths, {min(length.tokens)} to {max(length.tokens)})"
+        case EmpiricalFile():
+            return f"empirical ({PurePath(length.path).name})"
+        case LogNormal():
+            bounds = f"{length.min_tokens} to {length.max_tokens}"
+            return f"lognormal (median {length.median_tokens}, sigma {decimal(length.sigma_ppm, 10**6)}, {bounds})"
 
 
 def _cost(scenario: Scenario) -> str:

@@ -46,6 +46,26 @@ class SchedulingPolicy(StrEnum):
     PRIORITY = "priority"
 
 
+class RoutingPolicy(StrEnum):
+    """How a router picks one of several engines.
+
+    round_robin         request i goes to engine i modulo their number
+    least_outstanding   where the fewest requests are that were sent there and have not left
+    prefix_affinity     where the last request went whose prompt begins with the same shared run; else as the one above
+    """
+
+    ROUND_ROBIN = "round_robin"
+    LEAST_OUTSTANDING = "least_outstanding"
+    PREFIX_AFFINITY = "prefix_affinity"
+
+
+class TieBreak(StrEnum):
+    """Who of several equally good engines is picked: the first, or one drawn anew for each request."""
+
+    POSITIONAL = "positional"
+    SEEDED = "seeded"
+
+
 class RejectReason(StrEnum):
     PROMPT_TOO_LONG = "prompt_too_long"
     """The prompt has at least `max_model_len` tokens; the engine refuses it."""
@@ -71,6 +91,17 @@ class EngineLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     scheduler_reserve_full_isl: bool
     async_scheduling: bool
     policy: SchedulingPolicy
+
+
+class RouterFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The router's rule. A seeded tie is drawn with the log's seed: stream `router`, index the request.
+
+    A request sent at an instant counts as outstanding until the engine took in the output that finished it, at an
+    earlier instant than the decision that counts; one that is refused or was cancelled does not count.
+    """
+
+    policy: RoutingPolicy
+    ties: TieBreak = TieBreak.POSITIONAL
 
 
 class LinearCoefficients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -104,6 +135,8 @@ class Header(Record, kw_only=True, tag="header"):
     max_events: Whole
     engines: Whole
     engine: EngineLimits
+    router: RouterFacts | None = None
+    """None when there is nothing to choose: one engine."""
     linear_cost: LinearCoefficients | None = None
     """Given when step durations follow from the log itself; None when the cost model needs more than the log has."""
 

@@ -59,7 +59,6 @@ class Engine:
         self.completed = 0
         self.preemptions = 0
         self.last_end_ns = 0
-        self.last_request = -1
         self._number = number
         self._cost: LinearCoefficients | None = header.linear_cost
         self._depth = 2 if header.engine.async_scheduling else 1

@@ -25,6 +25,8 @@ def check_limits(header: Header) -> None:
     """Every limit is one an engine can run with."""
     _check_least(header, _LEAST_IN_HEADER)
     _check_least(header.engine, _LEAST_LIMITS)
+    if (header.router is None) != (header.engines == 1):
+        raise Mismatch(Rule.HEADER, "a router exactly where there are several engines", header.router)
     if header.linear_cost is not None:
         _check_least(header.linear_cost, dict.fromkeys(header.linear_cost.__struct_fields__, 0))
 

@@ -32,6 +32,7 @@ from isim.record.records import (
 from isim.replay.engine import Engine
 from isim.replay.entry import check_limits, check_request, refusal
 from isim.replay.member import Member
+from isim.replay.routing import Routes
 from isim.replay.rules import Mismatch, ReplayViolation, Rule
 
 
@@ -63,9 +64,7 @@ class Replay:
         self._engines: list[Engine] = []
         self._live: dict[int, Member] = {}
         self._ids: dict[str, bool] = {}
-        self._highest_request = -1
-        self._refused: list[deque[tuple[int, RejectReason]]] = []
-        self._refusals_due = 0
+        self._refused: deque[tuple[int, int, RejectReason]] = deque()
         self._limits: EngineLimits | None = None
         self._max_events = 0
         self._steps = 0
@@ -117,7 +116,7 @@ class Replay:
             raise Mismatch(Rule.ENVELOPE, "nothing after the end", f"a record {type(record).__name__}")
         self._previous_ns = self._time_ns
         engine = 0 if isinstance(record, Header | End) else record.engine
-        order = (record.RANK, engine)
+        order = (record.RANK, engine if isinstance(record, Turn | Stretch) else 0)
         if record.time_ns != self._time_ns:
             if record.time_ns < self._time_ns:
                 raise Mismatch(Rule.ENVELOPE, f"a time from {self._time_ns} ns", f"{record.time_ns} ns")
@@ -125,19 +124,17 @@ class Replay:
             self._time_ns = record.time_ns
         elif order < self._order:
             raise Mismatch(Rule.ENVELOPE, f"(rank, engine) from {self._order}", order)
-        if self._refusals_due and record.RANK > Reject.RANK:
+        if self._refused and record.RANK > Reject.RANK:
             self._close_arrivals()
         self._order = order
         if self._records and not 0 <= engine < len(self._engines):
             raise Mismatch(Rule.ENVELOPE, f"one of {len(self._engines)} engines", f"engine {engine}")
 
     def _close_arrivals(self) -> None:
-        """No more arrivals at this instant: they were all of the next requests, and who had to be refused was."""
-        if self._refusals_due:
-            request, reason = next(refused[0] for refused in self._refused if refused)
+        """No more arrivals at this instant: who had to be refused was."""
+        if self._refused:
+            request, _, reason = self._refused[0]
             raise Mismatch(Rule.REJECTION, f"request {request} rejected: {reason}", "no such record at its arrival")
-        if self._highest_request != len(self._ids) - 1:
-            raise Mismatch(Rule.ARRIVAL, f"{len(self._ids)} requests", f"a request {self._highest_request}")
 
     def _settle(self) -> None:
         for engine in self._engines:
@@ -153,26 +150,24 @@ class Replay:
         self._limits = header.engine
         self._max_events = header.max_events
         self._engines = [Engine(number, header, self._live) for number in range(header.engines)]
-        self._refused = [deque() for _ in self._engines]
+        self._routes = Routes(header)
 
     def _arrive(self, record: Arrive) -> None:
         self._settle()
         index, limits = record.request, self._limits
         assert limits is not None
         engine = self._engines[record.engine]
-        # several engines: what arrives at one instant is told engine by engine, see `_close_arrivals`
-        least = len(self._ids) if len(self._engines) == 1 else engine.last_request + 1
-        if index < least or (index > least and len(self._engines) == 1):
-            raise Mismatch(Rule.ARRIVAL, f"request {least}", f"request {index}")
-        engine.last_request = index
+        if index != len(self._ids):
+            raise Mismatch(Rule.ARRIVAL, f"request {len(self._ids)}", f"request {index}")
         check_request(record, self._ids)
-        self._highest_request = max(self._highest_request, index)
+        if len(self._engines) > 1 and record.engine != (due := self._routes.expected(record)):
+            raise Mismatch(Rule.ROUTING, f"request {index} sent to engine {due}", f"to engine {record.engine}")
         self._ids[record.id] = record.quotable
         reason = refusal(record, limits)
         if reason is not None:
-            self._refused[record.engine].append((index, reason))
-            self._refusals_due += 1
+            self._refused.append((index, record.engine, reason))
             return
+        self._routes.taken(record)
         member = Member(
             index=index,
             id=record.id,
@@ -188,12 +183,14 @@ class Replay:
         engine.arrive(record.time_ns, member)
 
     def _reject(self, record: Reject) -> None:
-        refused = self._refused[record.engine]
-        if not refused or refused[0] != (record.request, record.reason):
-            expected = f"request {refused[0][0]} rejected: {refused[0][1]}" if refused else "no rejection"
-            raise Mismatch(Rule.REJECTION, expected, f"request {record.request} rejected: {record.reason}")
-        refused.popleft()
-        self._refusals_due -= 1
+        found = (record.request, record.engine, record.reason)
+        due = self._refused[0] if self._refused else None
+        if due != found:
+            told = [
+                f"request {request} of engine {engine}: {reason}" for request, engine, reason in (due or found, found)
+            ]
+            raise Mismatch(Rule.REJECTION, told[0] if due else "no rejection", told[1])
+        self._refused.popleft()
         self._rejected += 1
 
     def _abort(self, record: Abort) -> None:
@@ -205,11 +202,13 @@ class Replay:
         del self._live[record.request]
         self._aborted += 1
         self._engines[record.engine].abort(record.time_ns, member)
+        self._routes.gone(record.engine, 1)
 
     def _turn(self, record: Turn) -> None:
         if len(self._engines) > 1:
             self._settle()
         self._engines[record.engine].turn(record)
+        self._routes.gone(record.engine, len(record.finished))
         if record.step is not None:
             self._count(1)
 
@@ -239,6 +238,12 @@ class Replay:
             due, said = getattr(summary, field), getattr(record, field)
             if due != said:
                 raise Mismatch(Rule.END, f"{field} {due}", f"{field} {said}")
+
+
+def _told(refusal: tuple[int, int, RejectReason] | None) -> str:
+    if refusal is None:
+        return "no rejection"
+    return f"request {refusal[0]} of engine {refusal[1]} rejected: {refusal[2]}"
 
 
 def replay_log(path: Path | str) -> ReplaySummary:

@@ -15,6 +15,7 @@ class Rule(StrEnum):
     ENVELOPE = "envelope"
     HEADER = "header"
     ARRIVAL = "arrival"
+    ROUTING = "routing"
     REJECTION = "rejection"
     LIFECYCLE = "lifecycle"
     CAUSALITY = "causality"
@@ -42,6 +43,7 @@ RULES: dict[Rule, str] = {
     Rule.ENVELOPE: "numbers without gaps, times that never go back, one instant in order, a header first, an end last",
     Rule.HEADER: "a known schema and revision, and limits an engine can run with",
     Rule.ARRIVAL: "requests arrive in index order with a new id, at least one token each way and a prompt that adds up",
+    Rule.ROUTING: "every request goes to the engine that the router's rule picks, ties included",
     Rule.REJECTION: "exactly the requests that can never run are rejected, at their arrival, for the right reason",
     Rule.LIFECYCLE: "only a request that is there can leave, and it leaves once",
     Rule.CAUSALITY: "the engine acts when a step ends or when an arrival finds it idle: then, at once, and only then",
@@ -68,15 +70,18 @@ RULES: dict[Rule, str] = {
 FREE_FIELDS: dict[tuple[str, str], str] = {
     ("header", "isim_version"): "says who wrote the log, nothing follows from it",
     ("header", "scenario_digest"): "names a file that is not in the log",
-    ("header", "seed"): "the draws it led to are in the log as arrivals and durations; how they were drawn is not",
+    ("header", "seed"): "draws are in the log as arrivals and durations; only seeded ties of a router are drawn again",
     ("header", "max_events"): "an upper limit; only a run beyond it is wrong",
-    ("header", "engines"): "engines to which nothing was sent leave no trace; only a record of one beyond is wrong",
+    (
+        "header",
+        "engines",
+    ): "engines to which nothing was sent leave no trace; another count sends somebody elsewhere",
+    ("header", "router"): "a rule that never had a choice to make leaves no trace; every choice made is checked",
     ("header", "engine"): "limits that never bound in this run leave no trace; those that did are followed exactly",
     ("header", "linear_cost"): "without it durations are given, not derived",
     ("arrive", "time_ns"): "an input; between the same two decisions of a busy engine nothing follows from it",
     ("abort", "time_ns"): "an input; within the same step nothing follows from it",
     ("arrive", "id"): "a name; it must be new, breaks priority ties and may be quoted by later prompts",
-    ("arrive", "engine"): "where a router sends a request is its own choice; all that follows must happen there",
     ("arrive", "priority"): "an input; without the priority policy nothing follows from it",
     ("arrive", "order_time"): "an input; without the priority policy nothing follows from it",
     ("arrive", "prompt"): "an input; it must add up, and with prefix caching every hit follows from it",

@@ -10,35 +10,24 @@ from typing import Any
 
 from isim.model.arithmetic import check_tensor_parallel
 from isim.model.spec import ModelError, precision_of
-from isim.record.records import LinearCoefficients
+from isim.record.records import LinearCoefficients, RouterFacts
+from isim.scenario.build_workload import build_slo, build_workload
 from isim.scenario.defaults import default_batch
 from isim.scenario.fields import Reading, Values, read_block
 from isim.scenario.figures import build_gpu, build_model, legal_splits
 from isim.scenario.nodes import Node, NodeKind
 from isim.scenario.presets.gpus import GpuSpec, LinkSpec
-from isim.scenario.schema import ENGINE, RUN_FILE, SCHEMA_VERSION, SIMULATION
+from isim.scenario.schema import ENGINE, ROUTER, RUN_FILE, SCHEMA_VERSION, SIMULATION
 from isim.scenario.types import (
-    AzureTrace,
-    Constant,
     Cost,
     Engine,
-    FixedRate,
-    Generated,
     Hardware,
-    LengthSpec,
     Linear,
-    LogNormal,
     Model,
-    Poisson,
-    Ratio,
-    RequestFile,
     Roofline,
     Scenario,
     Simulation,
-    Uniform,
     UnpublishedRate,
-    Window,
-    Workload,
 )
 
 
@@ -50,9 +39,12 @@ def build_scenario(reading: Reading, root: Node, name: str) -> Scenario | None:
     get = values.values.get
     engine_values = _given(reading, values, "engine", ENGINE)
     simulation = _simulation(_given(reading, values, "simulation", SIMULATION))
+    router = _given(reading, values, "router", ROUTER)
+    replicas = get("replicas")
     model = build_model(reading, block) if (block := _inner(values, "model")) else None
     gpu = _gpu(reading, block) if (block := _inner(values, "hardware")) else None
-    workload = _workload(reading, block) if (block := _inner(values, "workload")) else None
+    workload = build_workload(reading, block) if (block := _inner(values, "workload")) else None
+    slo = build_slo(reading, block) if (block := _inner(values, "slo")) else None
     cost = _cost(reading, block) if (block := _inner(values, "cost")) else None
     engine = _engine(reading, engine_values, gpu, model) if engine_values else None
     count = None
@@ -61,7 +53,9 @@ def build_scenario(reading: Reading, root: Node, name: str) -> Scenario | None:
     if engine_values:
         count = _count(reading, values, engine_values, gpu)
         _check_split(reading, values, engine_values, model)
-    if reading.complaints or not (gpu and count and model and engine and workload and cost and simulation):
+    if reading.complaints or not (
+        gpu and count and model and engine and replicas and router and workload and cost and simulation
+    ):
         return None
     return Scenario(
         schema_version=SCHEMA_VERSION,
@@ -69,9 +63,12 @@ def build_scenario(reading: Reading, root: Node, name: str) -> Scenario | None:
         hardware=Hardware(gpu=gpu, count=count),
         model=model,
         engine=engine,
+        replicas=replicas,
+        router=RouterFacts(policy=router.values["policy"], ties=router.values["ties"]),
         workload=workload,
         cost=cost,
         simulation=simulation,
+        slo=slo,
     )
 
 
@@ -105,14 +102,16 @@ def _count(reading: Reading, values: Values, engine: Values, gpu: GpuSpec | None
         return None
     place, path = engine.where("tensor_parallel_size"), engine.at("tensor_parallel_size")
     count: int | None = hardware.values.get("count")
-    if count is not None and ranks > count:
+    needed = ranks * (values.values.get("replicas") or 1)
+    if count is not None and needed > count:
         cited = reading.cite(hardware, "count", count)
-        reading.complain(place, path, f"expected at most the number of GPUs, found {ranks}; {cited}")
+        for_all = "" if needed == ranks else f" x {needed // ranks} replicas"
+        reading.complain(place, path, f"expected at most the number of GPUs, found {ranks}{for_all}; {cited}")
     broken = "interconnect" in hardware.broken
     if ranks > 1 and gpu is not None and gpu.link is None and not broken:
         message = f"expected 1, as nothing joins GPUs of the kind {gpu.name}, found {ranks}; give hardware.interconnect"
         reading.complain(place, path, message)
-    return ranks if count is None else count
+    return needed if count is None else count
 
 
 def _check_rates(reading: Reading, values: Values, gpu: GpuSpec, chosen: tuple[Cost, Model]) -> None:
@@ -187,56 +186,6 @@ def _check_engine(reading: Reading, values: Values, found: dict[str, Any], model
         chunked = reading.cite(values, "enable_chunked_prefill", "false")
         message = f"expected at least max_model_len without chunked prefill, found {budget}; {cited}, {chunked}"
         reading.complain(values.where(at), values.at("max_num_batched_tokens"), message)
-
-
-def _workload(reading: Reading, values: Values) -> Workload | None:
-    get = values.values.get
-    if values.tag == "generated":
-        arrivals = _inner(values, "arrivals")
-        inputs = _length(reading, block) if (block := _inner(values, "input_tokens")) else None
-        outputs = _length(reading, block) if (block := _inner(values, "output_tokens")) else None
-        if values.broken or arrivals is None or arrivals.broken or inputs is None or outputs is None:
-            return None
-        arrival_type = FixedRate if arrivals.tag == "fixed_rate" else Poisson
-        process = arrival_type(rate_per_s=arrivals.values["rate"])
-        return Generated(
-            arrivals=process, requests=values.values["requests"], input_tokens=inputs, output_tokens=outputs
-        )
-    window_values = _inner(values, "window")
-    window = None
-    if window_values is not None and not window_values.broken:
-        window = Window(start_ns=window_values.values["start"], end_ns=window_values.values["end"])
-        if window.end_ns <= window.start_ns:
-            cited = reading.cite(window_values, "start", f"{window.start_ns} ns")
-            message = f"expected a time after the start, found {window.end_ns} ns; {cited}"
-            reading.complain(window_values.where("end"), window_values.at("end"), message)
-    if values.broken:
-        return None
-    kept: dict[str, Any] = {"path": get("path"), "limit": get("limit"), "window": window}
-    kept["time_scale"] = get("time_scale") or Ratio(numerator=1)
-    return AzureTrace(**kept) if values.tag == "azure_trace" else RequestFile(**kept, format=values.values["format"])
-
-
-def _length(reading: Reading, values: Values) -> LengthSpec | None:
-    if values.broken:
-        return None
-    read = values.values
-    if values.tag == "constant":
-        return Constant(tokens=read["tokens"])
-    low, high = ("low", "high") if values.tag == "uniform" else ("min", "max")
-    _check_at_least(reading, values, high, low)
-    if values.tag == "uniform":
-        return Uniform(low_tokens=read[low], high_tokens=read[high])
-    _check_at_least(reading, values, "median", low)
-    _check_at_least(reading, values, high, "median")
-    return LogNormal(median_tokens=read["median"], sigma_ppm=read["sigma"], min_tokens=read[low], max_tokens=read[high])
-
-
-def _check_at_least(reading: Reading, values: Values, key: str, other: str) -> None:
-    value, least = values.values[key], values.values[other]
-    if value < least:
-        cited = reading.cite(values, other, least)
-        reading.complain(values.where(key), values.at(key), f"expected at least {other}, found {value}; {cited}")
 
 
 def _cost(reading: Reading, values: Values) -> Cost | None:

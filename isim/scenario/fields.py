@@ -7,6 +7,7 @@ value counts as broken, so that checks which need it stay silent while all other
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,6 +26,7 @@ from isim.scenario.units import (
 )
 
 TEXT_MAX = 1000
+NAME = re.compile("[A-Za-z][A-Za-z0-9_-]{0,63}")
 _GUESSES_MAX = 20
 
 
@@ -41,7 +43,7 @@ class Field(msgspec.Struct, frozen=True):
     A `nullable` field may be written as `null` or `none`, which means the same as leaving it out.
     """
 
-    kind: Kind | Block | OneOf
+    kind: Kind | Block | OneOf | Named
     doc: str
     required: bool = False
     default: Any = None
@@ -68,6 +70,13 @@ class OneOf(msgspec.Struct, frozen=True):
     doc: str = ""
     short: str = ""
     plain: str = ""
+
+
+class Named(msgspec.Struct, frozen=True):
+    """At least one block of the same form, each under a name of the writer's choice."""
+
+    block: Block
+    doc: str = ""
 
 
 class Values:
@@ -167,6 +176,8 @@ def _read_field(reading: Reading, values: Values, key: str, field: Field, node: 
         value = read_block(reading, kind, node, path)
     elif isinstance(kind, OneOf):
         value = read_union(reading, kind, node, path)
+    elif isinstance(kind, Named):
+        value = read_named(reading, kind, node, path)
     else:
         try:
             value = kind.read(node)
@@ -221,6 +232,25 @@ def read_union(reading: Reading, union: OneOf, node: Node, path: str) -> Values 
     return values
 
 
+def read_named(reading: Reading, named: Named, node: Node, path: str) -> Values | None:
+    """Values whose values are those of the blocks, by name; None, after a complaint, where there is none."""
+    values = Values(path, node.place)
+    if node.kind is not NodeKind.BLOCK or not node.entries:
+        found = "no name" if node.kind is NodeKind.BLOCK else node.found()
+        reading.complain(node.place, path, f"expected a block of names, each with a block of keys, found {found}")
+        return None
+    field = Field(named.block, named.doc)
+    for name, (place, child) in node.entries.items():
+        if not NAME.fullmatch(name):
+            shown = printable(name[:60])
+            message = f'expected a name of letters, digits, "_" and "-" that begins with a letter, found "{shown}"'
+            reading.complain(place, values.at(shown), message)
+            values.broken.append(name)
+            continue
+        _read_field(reading, values, name, field, child)
+    return values
+
+
 def _or_text(block: Block) -> str:
     return f" or a text, the {block.short}" if block.short else ""
 
@@ -251,6 +281,18 @@ def whole(minimum: int, maximum: int = COUNT_MAX) -> Kind:
         return value
 
     return Kind(read, {"type": "integer", "minimum": minimum, "maximum": maximum})
+
+
+def wholes(minimum: int, maximum: int) -> Kind:
+    """A list of at least one whole number, as a tuple."""
+    one = whole(minimum, maximum)
+
+    def read(node: Node) -> tuple[int, ...]:
+        if node.kind is not NodeKind.LIST or not node.items:
+            raise QuantityError(f"a list of whole numbers from {minimum} to {maximum}")
+        return tuple([one.read(item) for item in node.items])
+
+    return Kind(read, {"type": "array", "items": dict(one.schema), "minItems": 1})
 
 
 def quantity(dimension: Dimension, minimum: int = 0, maximum: int | None = None) -> Kind:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from isim.scenario.fields import Block, Field, Kind, OneOf
+from isim.scenario.fields import NAME, Block, Field, Kind, Named, OneOf
 from isim.scenario.schema import RUN_FILE
 
 Schema = dict[str, Any]
@@ -20,11 +20,14 @@ def run_file_schema() -> Schema:
     return {**head, **_block(RUN_FILE)}
 
 
-def _of(kind: Kind | Block | OneOf) -> Schema:
+def _of(kind: Kind | Block | OneOf | Named) -> Schema:
     if isinstance(kind, Kind):
         return dict(kind.schema)
     if isinstance(kind, OneOf):
         return _one_of(kind)
+    if isinstance(kind, Named):
+        names = {"propertyNames": {"pattern": f"^{NAME.pattern}$"}, "minProperties": 1}
+        return {"description": kind.doc, "type": "object", **names, "additionalProperties": _block(kind.block)}
     if not kind.short:
         return _block(kind)
     return {"description": kind.doc, "anyOf": [_of(kind.fields[kind.short].kind), _block(kind)]}

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from isim.scenario.build import build_scenario
 from isim.scenario.errors import Place, ScenarioError
-from isim.scenario.fields import Block, Field, OneOf, Reading
+from isim.scenario.fields import Block, Field, Named, OneOf, Reading
 from isim.scenario.nodes import MAX_DEPTH, MAX_FILE_BYTES, Node, NodeKind, decode, parse, printable
 from isim.scenario.schema import RUN_FILE
 from isim.scenario.types import Scenario
@@ -102,6 +102,8 @@ class _Place:
         self._kind = kind
 
     def inside(self, key: str) -> _Place:
+        if isinstance(self._kind, Named):
+            return _Place(self._kind.block)
         blocks = [self._kind] if isinstance(self._kind, Block) else []
         if isinstance(self._kind, OneOf):
             blocks = list(self._kind.blocks.values())

@@ -15,36 +15,22 @@ import msgspec
 from isim.model.catalogue import MODELS
 from isim.scenario.figures import GPU_KEYS, MODEL_KEYS, RUN_FILE_SOURCE
 from isim.scenario.presets.gpus import GPUS
+from isim.scenario.resolve_workload import Number, Tree, moved_workload, slo_tree, workload_tree
 from isim.scenario.types import (
-    AzureTrace,
-    Constant,
     Cost,
     Engine,
-    Generated,
     Hardware,
-    LengthSpec,
     Linear,
     Model,
-    RequestFile,
     Scenario,
     Simulation,
-    Uniform,
-    Workload,
 )
-from isim.scenario.units import Dimension, write_quantity, write_ratio, write_share
+from isim.scenario.units import Dimension, write_quantity, write_share
 from isim.scenario.warmup import write_warmup
 
 _PLAIN = re.compile(r"[a-z][a-z0-9_.-]*")
 _WORDS = ("true", "false", "null", "none")
 _GPU_DIMENSIONS = {"memory": Dimension.BYTES, "memory_bandwidth": Dimension.BANDWIDTH}
-
-Tree = dict[str, Any]
-
-
-class _Number(str):
-    """A number's text, written without quotes."""
-
-    __slots__ = ()
 
 
 def resolved_yaml(scenario: Scenario) -> str:
@@ -58,20 +44,25 @@ def resolved_yaml(scenario: Scenario) -> str:
         "hardware": _hardware(scenario.hardware),
         "model": _model(scenario.model),
         "engine": _engine(scenario.engine),
-        "workload": _workload(scenario.workload),
+        "replicas": scenario.replicas,
+        "router": {"policy": scenario.router.policy.value, "ties": scenario.router.ties.value},
+        "workload": workload_tree(scenario.workload),
         "cost": _cost(scenario.cost),
         "simulation": _simulation(scenario.simulation),
     }
+    if scenario.slo is not None:
+        tree["slo"] = slo_tree(scenario.slo)
     return "\n".join(_lines(tree, "")) + "\n"
 
 
 def relocated(scenario: Scenario, from_dir: str | os.PathLike[str], to_dir: str | os.PathLike[str]) -> Scenario:
     """The scenario with a trace's relative path as seen from `to_dir` instead of `from_dir`."""
-    workload = scenario.workload
-    if not isinstance(workload, AzureTrace | RequestFile) or os.path.isabs(workload.path):
-        return scenario
-    path = os.path.relpath(os.path.join(from_dir, workload.path), to_dir)
-    return msgspec.structs.replace(scenario, workload=msgspec.structs.replace(workload, path=path))
+    moved = moved_workload(scenario.workload, lambda path: _seen_from(path, from_dir, to_dir))
+    return msgspec.structs.replace(scenario, workload=moved)
+
+
+def _seen_from(path: str, from_dir: str | os.PathLike[str], to_dir: str | os.PathLike[str]) -> str:
+    return path if os.path.isabs(path) else os.path.relpath(os.path.join(from_dir, path), to_dir)
 
 
 def _lines(tree: Tree, indent: str) -> list[str]:
@@ -88,11 +79,13 @@ def _lines(tree: Tree, indent: str) -> list[str]:
 def _scalar(value: Any) -> str:
     if value is None:
         return "null"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(str, value))}]"
     if isinstance(value, bool):
         return "true" if value else "false"
     if (
         isinstance(value, str)
-        and not isinstance(value, _Number)
+        and not isinstance(value, Number)
         and not (_PLAIN.fullmatch(value) and value not in _WORDS)
     ):
         return msgspec.json.encode(value).decode()
@@ -143,41 +136,7 @@ def _model(model: Model) -> Tree:
 
 def _engine(engine: Engine) -> Tree:
     tree: Tree = msgspec.to_builtins(engine)
-    tree["gpu_memory_utilization"] = _Number(write_share(tree.pop("gpu_memory_utilization_ppm")))
-    return tree
-
-
-def _length(length: LengthSpec) -> Any:
-    if isinstance(length, Constant):
-        return length.tokens
-    if isinstance(length, Uniform):
-        return {"kind": "uniform", "low": length.low_tokens, "high": length.high_tokens}
-    sigma = _Number(write_share(length.sigma_ppm))
-    limits = {"min": length.min_tokens, "max": length.max_tokens}
-    return {"kind": "lognormal", "median": length.median_tokens, "sigma": sigma, **limits}
-
-
-def _workload(workload: Workload) -> Tree:
-    if isinstance(workload, Generated):
-        arrivals = msgspec.to_builtins(workload.arrivals)["type"]
-        rate = f"{write_ratio(workload.arrivals.rate_per_s)} per second"
-        return {
-            "kind": "generated",
-            "arrivals": {"kind": arrivals, "rate": rate},
-            "requests": workload.requests,
-            "input_tokens": _length(workload.input_tokens),
-            "output_tokens": _length(workload.output_tokens),
-        }
-    kind = "azure_trace" if isinstance(workload, AzureTrace) else "request_file"
-    tree: Tree = {"kind": kind, "path": workload.path}
-    if isinstance(workload, RequestFile):
-        tree["format"] = workload.format.value
-    tree["limit"] = workload.limit
-    tree["time_scale"] = write_ratio(workload.time_scale)
-    if workload.window is not None:
-        window = workload.window
-        times = {"start": window.start_ns, "end": window.end_ns}
-        tree["window"] = {key: write_quantity(value, Dimension.DURATION) for key, value in times.items()}
+    tree["gpu_memory_utilization"] = Number(write_share(tree.pop("gpu_memory_utilization_ppm")))
     return tree
 
 
@@ -193,7 +152,7 @@ def _cost(cost: Cost) -> Tree:
         "host_step": cost.host_step_ns,
         "allreduce_latency": cost.allreduce_latency_ns,
     }
-    tree |= {key: _Number(write_share(share)) for key, share in shares.items() if share is not None}
+    tree |= {key: Number(write_share(share)) for key, share in shares.items() if share is not None}
     tree |= {key: write_quantity(time, Dimension.DURATION) for key, time in times.items() if time is not None}
     return tree
 

@@ -7,10 +7,11 @@ percentages, quantities carry their units, and a key that is in no table is an e
 from __future__ import annotations
 
 from isim.model.spec import DTYPE_ALIASES, Dtype
-from isim.record.records import EngineVersion, SchedulingPolicy
-from isim.scenario.fields import BOOLEAN, RATE, RATIO, TEXT, Block, Field, OneOf, choice, quantity, share, whole
+from isim.record.records import EngineVersion, RoutingPolicy, SchedulingPolicy, TieBreak
+from isim.scenario.fields import BOOLEAN, TEXT, Block, Field, OneOf, choice, quantity, share, whole
 from isim.scenario.presets.gpus import LinkKind
-from isim.scenario.types import RequestFormat, UnpublishedRate
+from isim.scenario.schema_workload import SLO, WORKLOAD
+from isim.scenario.types import UnpublishedRate
 from isim.scenario.units import Dimension
 from isim.scenario.warmup import WARMUP
 
@@ -21,9 +22,10 @@ MILLION = 10**6
 DTYPE = choice({**{dtype.value: dtype for dtype in Dtype}, **DTYPE_ALIASES})
 KV_DTYPE = choice({"auto": None, **{dtype.value: dtype for dtype in Dtype if dtype.bits >= 8}, **DTYPE_ALIASES})
 VERSION = choice({"0.21": EngineVersion.V021, "0.20": EngineVersion.V021, "0.33": EngineVersion.V033})
+ROUTING = choice({policy.value: policy for policy in RoutingPolicy})
+TIES = choice({ties.value: ties for ties in TieBreak})
 POLICY = choice({policy.value: policy for policy in SchedulingPolicy})
 LINK = choice({kind.value: kind for kind in LinkKind})
-FORMAT = choice({form.value: form for form in RequestFormat})
 UNPUBLISHED = choice({what.value: what for what in UnpublishedRate})
 COUNT = whole(1)
 TOKENS = whole(1, TOKENS_MAX)
@@ -124,78 +126,6 @@ ENGINE = Block(
     "The engine, in vLLM's names.",
 )
 
-WINDOW = Block(
-    {
-        "start": Field(DURATION, "First arrival kept, since the trace's first.", default=0, rule="0 ns"),
-        "end": Field(DURATION, "Arrivals from here on are left out.", required=True),
-    },
-    "The part of the trace that is used; its start is time 0.",
-)
-_TRACE = {
-    "limit": Field(COUNT, "How many requests are used.", rule="all", nullable=True),
-    "time_scale": Field(RATIO, "Factor on the times between arrivals.", rule="1"),
-    "window": Field(WINDOW, "The part of the trace that is used.", rule="all of it", nullable=True),
-}
-_PATH = Field(TEXT, "The file, relative to the run file.", required=True)
-
-ARRIVALS = OneOf(
-    "kind",
-    {
-        "fixed_rate": Block({"rate": Field(RATE, "Requests in a time.", required=True)}, "Equal gaps."),
-        "poisson": Block({"rate": Field(RATE, "Mean requests in a time.", required=True)}, "Exponential gaps."),
-    },
-    "When requests arrive.",
-)
-LENGTH = OneOf(
-    "kind",
-    {
-        "constant": Block({"tokens": Field(TOKENS, "Tokens of every request.", required=True)}, "Always the same."),
-        "uniform": Block(
-            {
-                "low": Field(TOKENS, "Fewest tokens.", required=True),
-                "high": Field(TOKENS, "Most tokens.", required=True),
-            },
-            "Every length of a range equally likely.",
-        ),
-        "lognormal": Block(
-            {
-                "median": Field(TOKENS, "Half of the requests have fewer tokens.", required=True),
-                "sigma": Field(
-                    share(0, 10 * MILLION, "a number from 0 to 10"),
-                    "Standard deviation of the logarithm.",
-                    required=True,
-                ),
-                "min": Field(TOKENS, "Fewest tokens.", default=1),
-                "max": Field(TOKENS, "Most tokens.", required=True),
-            },
-            "A lognormal length confined to a range.",
-        ),
-    },
-    "How many tokens; a bare whole number is a constant.",
-    short="tokens",
-    plain="constant",
-)
-WORKLOAD = OneOf(
-    "kind",
-    {
-        "azure_trace": Block({"path": _PATH, **_TRACE}, "An Azure LLM inference trace."),
-        "request_file": Block(
-            {"path": _PATH, "format": Field(FORMAT, "Form of the file.", required=True), **_TRACE},
-            "Requests in isim's own format.",
-        ),
-        "generated": Block(
-            {
-                "arrivals": Field(ARRIVALS, "When requests arrive.", required=True),
-                "requests": Field(whole(1, 10**8), "How many requests.", required=True),
-                "input_tokens": Field(LENGTH, "Tokens of a prompt.", required=True),
-                "output_tokens": Field(LENGTH, "Tokens of an answer.", required=True),
-            },
-            "Seeded random requests.",
-        ),
-    },
-    "What is served.",
-)
-
 COST = OneOf(
     "kind",
     {
@@ -230,6 +160,15 @@ COST = OneOf(
     short="kind",
 )
 
+ROUTER = Block(
+    {
+        "policy": Field(ROUTING, "How an engine is picked.", default=RoutingPolicy.ROUND_ROBIN),
+        "ties": Field(TIES, "Who of equally good engines is picked.", default=TieBreak.POSITIONAL),
+    },
+    "How requests find their replica.",
+    short="policy",
+)
+
 SIMULATION = Block(
     {
         "seed": Field(whole(0), "Seed of all random draws.", default=0),
@@ -249,8 +188,11 @@ RUN_FILE = Block(
         "hardware": Field(HARDWARE, "What the engine runs on.", required=True),
         "model": Field(MODEL, "The model served.", required=True),
         "engine": Field(ENGINE, "The engine, in vLLM's names."),
+        "replicas": Field(whole(1, 1024), "Equal engines, each on GPUs of its own.", default=1),
+        "router": Field(ROUTER, "How requests find their replica."),
         "workload": Field(WORKLOAD, "What is served.", required=True),
         "cost": Field(COST, "How long a step takes.", required=True),
         "simulation": Field(SIMULATION, "How the run is done."),
+        "slo": Field(SLO, "What is promised to the users.", rule="nothing", nullable=True),
     }
 )

@@ -12,7 +12,7 @@ from enum import StrEnum
 import msgspec
 
 from isim.model.spec import Dtype, ModelSpec
-from isim.record.records import EngineVersion, LinearCoefficients, SchedulingPolicy
+from isim.record.records import EngineVersion, LinearCoefficients, RouterFacts, SchedulingPolicy
 from isim.scenario.presets.gpus import GpuSpec, LinkSpec
 
 
@@ -85,7 +85,20 @@ class LogNormal(msgspec.Struct, frozen=True, kw_only=True, tag="lognormal"):
     max_tokens: int
 
 
-LengthSpec = Constant | Uniform | LogNormal
+class Empirical(msgspec.Struct, frozen=True, kw_only=True, tag="empirical"):
+    """One of `tokens`, as likely as its share of the `weights`; without weights all are equally likely."""
+
+    tokens: tuple[int, ...]
+    weights: tuple[int, ...] = ()
+
+
+class EmpiricalFile(msgspec.Struct, frozen=True, kw_only=True, tag="empirical_file"):
+    """Lengths as often as a file has them. `path` is relative to the run file."""
+
+    path: str
+
+
+LengthSpec = Constant | Uniform | LogNormal | Empirical | EmpiricalFile
 
 
 class FixedRate(msgspec.Struct, frozen=True, kw_only=True, tag="fixed_rate"):
@@ -98,6 +111,41 @@ class Poisson(msgspec.Struct, frozen=True, kw_only=True, tag="poisson"):
     """Independent exponential gaps of mean 1 / rate seconds."""
 
     rate_per_s: Ratio
+
+
+class Gamma(msgspec.Struct, frozen=True, kw_only=True, tag="gamma"):
+    """Independent gamma gaps of mean 1 / rate seconds; `cv_ppm` is their coefficient of variation."""
+
+    rate_per_s: Ratio
+    cv_ppm: int
+
+
+class Ramp(msgspec.Struct, frozen=True, kw_only=True, tag="ramp"):
+    """A Poisson process whose rate goes in a straight line from one to the other, then stays."""
+
+    from_per_s: Ratio
+    to_per_s: Ratio
+    over_ns: int
+
+
+class Diurnal(msgspec.Struct, frozen=True, kw_only=True, tag="diurnal"):
+    """A Poisson process whose rate goes in straight lines from low up to high and down again, over and over."""
+
+    low_per_s: Ratio
+    high_per_s: Ratio
+    period_ns: int
+
+
+class Burst(msgspec.Struct, frozen=True, kw_only=True, tag="burst"):
+    """A Poisson process of the base rate, but for the last `burst_ns` of every period."""
+
+    base_per_s: Ratio
+    burst_per_s: Ratio
+    period_ns: int
+    burst_ns: int
+
+
+Arrivals = FixedRate | Poisson | Gamma | Ramp | Diurnal | Burst
 
 
 class RequestFormat(StrEnum):
@@ -124,6 +172,15 @@ class AzureTrace(msgspec.Struct, frozen=True, kw_only=True, tag="azure_trace"):
     window: Window | None
 
 
+class MooncakeTrace(msgspec.Struct, frozen=True, kw_only=True, tag="mooncake_trace"):
+    """A Mooncake trace (JSON Lines, gzip or not); the fields as in AzureTrace."""
+
+    path: str
+    limit: int | None
+    time_scale: Ratio
+    window: Window | None
+
+
 class RequestFile(msgspec.Struct, frozen=True, kw_only=True, tag="request_file"):
     """Requests in isim's own format; the other fields as in AzureTrace."""
 
@@ -134,14 +191,57 @@ class RequestFile(msgspec.Struct, frozen=True, kw_only=True, tag="request_file")
     window: Window | None
 
 
+class SharedPrefix(msgspec.Struct, frozen=True, kw_only=True):
+    """The first `tokens` tokens of a prompt are those of one of `groups` groups, all equally likely."""
+
+    groups: int
+    tokens: int
+
+
+class Traffic(msgspec.Struct, frozen=True, kw_only=True):
+    """What requests of one kind are like. `prompt_pool` None: no prompt comes again. `weight` counts in a mixture."""
+
+    input_tokens: LengthSpec
+    output_tokens: LengthSpec
+    priority: int = 0
+    shared_prefix: SharedPrefix | None = None
+    prompt_pool: int | None = None
+    weight: int = 1
+
+
 class Generated(msgspec.Struct, frozen=True, kw_only=True, tag="generated"):
-    arrivals: FixedRate | Poisson
+    arrivals: Arrivals
     requests: int
     input_tokens: LengthSpec
     output_tokens: LengthSpec
+    priority: int = 0
+    shared_prefix: SharedPrefix | None = None
+    prompt_pool: int | None = None
+
+    @property
+    def traffic(self) -> Traffic:
+        """The requests without their arrivals."""
+        return Traffic(
+            input_tokens=self.input_tokens,
+            output_tokens=self.output_tokens,
+            priority=self.priority,
+            shared_prefix=self.shared_prefix,
+            prompt_pool=self.prompt_pool,
+        )
 
 
-Workload = AzureTrace | RequestFile | Generated
+class Mixture(msgspec.Struct, frozen=True, kw_only=True, tag="mixture"):
+    """Requests of several classes, by name, in proportion to their weights."""
+
+    arrivals: Arrivals
+    requests: int
+    classes: tuple[tuple[str, Traffic], ...]
+
+
+Trace = AzureTrace | MooncakeTrace | RequestFile
+"""Requests that are read from a file."""
+
+Workload = Trace | Generated | Mixture
 
 
 class Linear(msgspec.Struct, frozen=True, kw_only=True, tag="linear"):
@@ -200,12 +300,38 @@ class Simulation(msgspec.Struct, frozen=True, kw_only=True):
     warmup: Warmup | None
 
 
+class Targets(msgspec.Struct, frozen=True, kw_only=True):
+    """Longest times of one latency; None is no target. `each_ns` is for every request apart."""
+
+    each_ns: int | None = None
+    mean_ns: int | None = None
+    p50_ns: int | None = None
+    p90_ns: int | None = None
+    p95_ns: int | None = None
+    p99_ns: int | None = None
+    max_ns: int | None = None
+
+
+class Slo(msgspec.Struct, frozen=True, kw_only=True):
+    """What is promised to the users, by latency."""
+
+    ttft: Targets = Targets()
+    tpot: Targets = Targets()
+    itl: Targets = Targets()
+    e2e: Targets = Targets()
+
+
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """`replicas` equal engines, each on GPUs of its own; the router decides only where there are several."""
+
     schema_version: int
     name: str
     hardware: Hardware
     model: Model
     engine: Engine
+    replicas: int
+    router: RouterFacts
     workload: Workload
     cost: Cost
     simulation: Simulation
+    slo: Slo | None = None

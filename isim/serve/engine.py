@@ -92,6 +92,8 @@ class Engine:
         """For each step of the scheduler's flights, when it ends."""
         self._busy_until_ns = 0
         self._outcome: Outcome | None = None
+        self.left = 0
+        """Requests that finished here, as far as this engine has come."""
         self._completed = 0
         self._reach = _FIRST_REACH
         self._turns_ahead = 0
@@ -168,7 +170,7 @@ class Engine:
                 continue
             outcome = self._outcome = scheduler.update()
             if outcome is not None:
-                self._completed += len(outcome.finished)
+                self._finish(len(outcome.finished))
 
     def _wait_until(self, actor: Actor, time_ns: int) -> Waits:
         """Hold the device until the clock has come to `time_ns`."""
@@ -205,6 +207,10 @@ class Engine:
             self.census.completed += self._completed
             self._completed = 0
             self.census.settle()
+
+    def _finish(self, requests: int) -> None:
+        self.left += requests
+        self._completed += requests
 
     def _hold(self, hold_ns: int) -> Lease:
         self._leases += 1
@@ -301,7 +307,7 @@ class Engine:
             self.now_ns = ends_ns[0]
             self._outcome = scheduler.update()
             if self._outcome is not None:
-                self._completed += len(self._outcome.finished)
+                self._finish(len(self._outcome.finished))
                 self._say(None)
         if done > made:
             scheduler.advance(done - made)

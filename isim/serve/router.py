@@ -1,52 +1,77 @@
-"""The router: takes what arrived at an instant, in order, refuses what the engine would, hands on the rest."""
+"""The router: takes what arrived at an instant, in order, picks an engine for each, and refuses what that would."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
+from isim.draw.streams import Stream
 from isim.kernel.actor import Actor
 from isim.kernel.alarm import Alarm
 from isim.kernel.clock import Rank
 from isim.kernel.kernel import Kernel
 from isim.kernel.mailbox import Mailbox
+from isim.policy.routing import Routing, shared_beginning
 from isim.policy.vllm.refusal import refusal
 from isim.record.log import Log
-from isim.record.records import Arrive, EngineLimits, Reject
+from isim.record.records import Arrive, EngineLimits, Reject, RouterFacts
 from isim.serve.census import Census
+from isim.serve.engine import Engine
 from isim.workload.request import Request
 
 
 class Router:
-    """Sends every request to the one engine there is."""
+    """Sends every request to one of the engines. `facts` is None where there is only one."""
 
     def __init__(
-        self, kernel: Kernel, limits: EngineLimits, engines: Sequence[Mailbox[Request]], log: Log, census: Census
+        self, kernel: Kernel, limits: EngineLimits, engines: Sequence[Engine], log: Log, census: Census
     ) -> None:
         self._limits = limits
         self._engines = engines
-        self._log = log
         self._arrive = log.lane(Arrive)
         self._reject = log.lane(Reject)
+        self._log = log
         self._census = census
         self._kernel = kernel
+        self._routing: Routing | None = None
+        self._ties: Stream | None = None
+        self._counted = [0] * len(engines)
         self.mailbox: Mailbox[Request] = Mailbox(kernel.spawn("router", Rank.RELEASE, self._body).alarm)
+
+    def choose_by(self, facts: RouterFacts, seed: int) -> None:
+        """Route by these rules; before anything arrives."""
+        self._routing = Routing(facts, len(self._engines))
+        self._ties = Stream(seed, "router")
 
     def _body(self, actor: Actor) -> Generator[Alarm, None, None]:
         actor.waits_for = "requests"
         while True:
             yield actor.alarm.wait()
             self._log.reach(self._kernel.now_ns)
+            if self._routing is not None:
+                self._count(self._routing)
             for request in self.mailbox.take():
                 self._route(request)
 
+    def _count(self, routing: Routing) -> None:
+        """Take note of who left. An engine ahead of the clock is not ahead of any arrival, so all of it is past."""
+        for number, engine in enumerate(self._engines):
+            left = engine.left
+            routing.left(number, left - self._counted[number])
+            self._counted[number] = left
+
     def _route(self, request: Request) -> None:
         now_ns = self._kernel.now_ns
-        prompt = request.prompt
+        prompt, routing = request.prompt, self._routing
+        engine, beginning = 0, None
+        if routing is not None and self._ties is not None:
+            beginning = shared_beginning(prompt, request.id)
+            engine = routing.choose(request.index, beginning, self._ties.bits(request.index))
         self._arrive(
             Arrive(
                 time_ns=now_ns,
                 request=request.index,
                 id=request.id,
+                engine=engine,
                 prompt_tokens=request.input_tokens,
                 output_tokens=request.output_tokens,
                 priority=request.priority,
@@ -56,8 +81,10 @@ class Router:
         )
         reason = refusal(self._limits, request.input_tokens, request.output_tokens)
         if reason is None:
-            self._engines[0].put((request.index,), request)
+            if routing is not None:
+                routing.sent(engine, beginning)
+            self._engines[engine].mailbox.put((request.index,), request)
             return
-        self._reject(Reject(time_ns=now_ns, request=request.index, reason=reason))
+        self._reject(Reject(time_ns=now_ns, request=request.index, engine=engine, reason=reason))
         self._census.rejected += 1
         self._census.settle()

@@ -1,104 +1,101 @@
-"""Requests by rule: arrivals at a fixed rate or at random, lengths fixed or drawn.
+"""Requests by rule: arrivals (`arrivals`), lengths (`lengths`), what prompts share, and mixtures of all that.
 
-Arrivals, input lengths and output lengths draw from streams of their own, a draw for each request by its index: to
-change one of the three leaves the other two as they were.
+Everything draws from a stream of its own, a draw for each request by its index: to change one thing leaves all others
+as they were. In a mixture the class of request i is drawn from the stream `class`, in proportion to the weights; what
+else a class draws is named after it and counted by its own requests, so that classes do not disturb each other.
 
-fixed rate  request i arrives at floor(i / rate), in whole nanoseconds; the first at t = 0
-Poisson     gaps of -ln(u) / rate, each rounded to whole nanoseconds and then summed; the first is before request 0
-uniform     every whole number from low to high, both included, equally likely
-lognormal   exp(ln(median) + sigma z), z the normal quantile of a uniform number, rounded to whole tokens; a length
-            outside min to max is drawn again with the request's next number, so lengths follow the distribution
-            cut off at both ends, and do not pile up there
+A shared prefix is the first `tokens` tokens of a prompt (or all of it, if that is shorter), the same for all requests
+of one of `groups` groups, which are equally likely. A prompt pool of n prompts is gone through over and over: requests
+i and i + n have the same prompt, its length and prefix included. Output lengths are drawn for each request in any case.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import repeat
 
-from isim.draw.fixed import MAX_EXP, exp, ln, normal_quantile
 from isim.draw.streams import Stream
-from isim.scenario.types import Constant, FixedRate, Generated, LengthSpec, LogNormal, Poisson, Ratio, Uniform
-from isim.workload.errors import WorkloadError
-from isim.workload.request import MAX_TIME_NS, Request
-
-MAX_TRIES = 10_000
-"""How often a length outside its limits is drawn again before the limits are called impossible."""
-
-_NS = 1_000_000_000
-_MILLION = 1_000_000
+from isim.scenario.types import Generated, LogNormal, Mixture, Poisson, Traffic
+from isim.workload.arrivals import arrival_times
+from isim.workload.lengths import length_of
+from isim.workload.request import Request
+from isim.workload.rows import prompt_runs
 
 
-def generated_requests(workload: Generated, seed: int) -> Iterator[Request]:
+def generated_requests(workload: Generated | Mixture, seed: int) -> Iterator[Request]:
     """All requests of a generator; WorkloadError for arrivals beyond the clock and limits nothing falls into."""
+    times = arrival_times(workload.arrivals, workload.requests, seed)
+    if isinstance(workload, Mixture):
+        return _mixed(workload, times, seed)
+    traffic = workload.traffic
+    if traffic.shared_prefix or traffic.prompt_pool or traffic.priority:
+        maker = _Maker(traffic, "", seed)
+        return (maker.request(index, time_ns, index, None) for index, time_ns in enumerate(times))
     count = workload.requests
-    arrivals = workload.arrivals
-    times = _fixed_ns(arrivals, count) if isinstance(arrivals, FixedRate) else _poisson_ns(arrivals, count, seed)
-    input_tokens = _lengths(workload.input_tokens, count, Stream(seed, "input_tokens"))
-    output_tokens = _lengths(workload.output_tokens, count, Stream(seed, "output_tokens"))
+    input_tokens = map(length_of(traffic.input_tokens, Stream(seed, "input_tokens")), range(count))
+    output_tokens = map(length_of(traffic.output_tokens, Stream(seed, "output_tokens")), range(count))
     return map(Request, range(count), map("r{}".format, range(count)), times, input_tokens, output_tokens)
 
 
-def generated_notes(workload: Generated) -> list[str]:
+def generated_notes(workload: Generated | Mixture) -> list[str]:
     """What is assumed in generating these requests."""
-    notes = ["generated requests: no request shares its prompt with another"]
+    named = list(workload.classes) if isinstance(workload, Mixture) else [("", workload.traffic)]
+    notes = []
+    if not any(traffic.shared_prefix or traffic.prompt_pool for _, traffic in named):
+        notes.append("generated requests: no request shares its prompt with another")
     if isinstance(workload.arrivals, Poisson):
         notes.append("Poisson arrivals: the first request arrives after the first gap, not at t = 0")
-    for name, spec in (("input_tokens", workload.input_tokens), ("output_tokens", workload.output_tokens)):
-        if isinstance(spec, LogNormal):
-            limits = f"{spec.min_tokens} to {spec.max_tokens}"
-            notes.append(f"{name}: lognormal lengths outside {limits} are drawn again, which moves their median")
+    for name, traffic in named:
+        for key, spec in (("input_tokens", traffic.input_tokens), ("output_tokens", traffic.output_tokens)):
+            if isinstance(spec, LogNormal):
+                limits = f"{spec.min_tokens} to {spec.max_tokens}"
+                whose = f"{name} {key}".strip()
+                notes.append(f"{whose}: lognormal lengths outside {limits} are drawn again, which moves their median")
     return notes
 
 
-def _refuse_beyond(last_ns: int) -> None:
-    if last_ns > MAX_TIME_NS:
-        expected = f"all requests to arrive by {MAX_TIME_NS} ns (104 days)"
-        raise WorkloadError(f"workload: expected {expected}, found one at {last_ns} ns; raise the rate")
+class _Maker:
+    """The requests of one kind of traffic; `name` is that of its class, or empty."""
+
+    def __init__(self, traffic: Traffic, name: str, seed: int) -> None:
+        self._traffic = traffic
+        self._label = label = f"{name} " if name else ""
+        suffix = f" {name}" if name else ""
+        self._input_tokens = length_of(traffic.input_tokens, Stream(seed, f"input_tokens{suffix}"))
+        self._output_tokens = length_of(traffic.output_tokens, Stream(seed, f"output_tokens{suffix}"))
+        self._groups = Stream(seed, f"prefix{suffix}")
+        self._own_group = f"{label}prompt "
+
+    def request(self, index: int, arrival_ns: int, place: int, name: str | None) -> Request:
+        """Request `index` of the run, number `place` of its traffic."""
+        traffic = self._traffic
+        pool = traffic.prompt_pool
+        prompt_place = place % pool if pool else place
+        request_id = f"r{index}"
+        input_tokens = self._input_tokens(prompt_place)
+        shared: list[tuple[str, int, int]] = []
+        left = input_tokens
+        if traffic.shared_prefix is not None:
+            group = self._groups.below(traffic.shared_prefix.groups, prompt_place)
+            tokens = min(left, traffic.shared_prefix.tokens)
+            shared.append((f"{self._label}prefix {group}", 0, tokens))
+            left -= tokens
+        if pool and left:
+            shared.append((f"{self._own_group}{prompt_place}", 0, left))
+        prompt = prompt_runs(request_id, input_tokens, tuple(shared))
+        output_tokens = self._output_tokens(place)
+        return Request(
+            index, request_id, arrival_ns, input_tokens, output_tokens, traffic.priority, prompt, request_class=name
+        )
 
 
-def _fixed_ns(arrivals: FixedRate, count: int) -> Iterator[int]:
-    rate = arrivals.rate_per_s
-    gap, per = rate.denominator * _NS, rate.numerator
-    _refuse_beyond((count - 1) * gap // per)
-    return (number // per for number in range(0, count * gap, gap))
-
-
-def _poisson_ns(arrivals: Poisson, count: int, seed: int) -> Iterator[int]:
-    mean_ns = _mean_ns(arrivals.rate_per_s)
-    unit = Stream(seed, "arrivals").unit
-    time_ns = 0
-    for index in range(count):
-        time_ns += int(mean_ns * -ln(unit(index)) + 0.5)
-        _refuse_beyond(time_ns)
-        yield time_ns
-
-
-def _mean_ns(rate: Ratio) -> float:
-    """The mean gap, the one correctly rounded quotient of two integers."""
-    _refuse_beyond(rate.denominator * _NS // rate.numerator)
-    return rate.denominator * _NS / rate.numerator
-
-
-def _lengths(spec: LengthSpec, count: int, stream: Stream) -> Iterator[int]:
-    if isinstance(spec, Constant):
-        return repeat(spec.tokens, count)
-    if isinstance(spec, Uniform):
-        low, span = spec.low_tokens, spec.high_tokens - spec.low_tokens + 1
-        return (low + stream.below(span, index) for index in range(count))
-    return (_lognormal(spec, stream, index) for index in range(count))
-
-
-def _lognormal(spec: LogNormal, stream: Stream, index: int) -> int:
-    sigma = spec.sigma_ppm / _MILLION
-    low, high = spec.min_tokens - 0.5, spec.max_tokens + 0.5
-    for attempt in range(MAX_TRIES):
-        power = sigma * normal_quantile(stream.unit(index, attempt))
-        if power < MAX_EXP:
-            tokens = spec.median_tokens * exp(power)
-            if low <= tokens < high:
-                return int(tokens + 0.5)
-    raise WorkloadError(
-        f"workload: expected {stream.name} limits that lengths of median {spec.median_tokens} and sigma {sigma} fall "
-        f"into, found {spec.min_tokens} to {spec.max_tokens}: {MAX_TRIES} lengths drawn for request {index}, none kept"
-    )
+def _mixed(workload: Mixture, times: Iterator[int], seed: int) -> Iterator[Request]:
+    names = [name for name, _ in workload.classes]
+    makers = [_Maker(traffic, name, seed) for name, traffic in workload.classes]
+    places = [0] * len(names)
+    choose = Stream(seed, "class")
+    weights = [traffic.weight for _, traffic in workload.classes]
+    owner = [chosen for chosen, weight in enumerate(weights) for _ in range(weight)]
+    for index, time_ns in enumerate(times):
+        chosen = owner[choose.below(len(owner), index)]
+        yield makers[chosen].request(index, time_ns, places[chosen], names[chosen])
+        places[chosen] += 1

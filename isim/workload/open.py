@@ -3,68 +3,114 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
+from typing import TypeVar
 
-from isim.scenario.types import AzureTrace, Generated, MooncakeTrace, Trace, Workload
+import msgspec
+
+from isim.scenario.types import AzureTrace, EmpiricalFile, Generated, Mixture, MooncakeTrace, Trace, Traffic, Workload
 from isim.workload.azure import azure_rows
 from isim.workload.generate import generated_notes, generated_requests
+from isim.workload.lengths import read_lengths
 from isim.workload.lines import Lines
 from isim.workload.mooncake import PLACE, mooncake_rows
 from isim.workload.own import own_rows
 from isim.workload.request import Request
 from isim.workload.rows import Part, Row, place_requests
 
+Lengths = TypeVar("Lengths", Generated, Traffic)
+
+Label = tuple[str | None, str | None, int | None]
+"""(class, session, input tokens as the client counted them) of a request."""
+
 
 class OpenWorkload:
     """A workload that is ready to be read, once or more often.
 
     `assumptions` are sentences for the report; those that depend on the trace are there once reading got to them, all
-    of them after its end.
+    of them after its end. `labels` has one entry for each request read that has any label, by index.
     """
 
     def __init__(self, workload: Workload, seed: int, base_dir: Path) -> None:
-        self._workload = workload
         self._seed = seed
         self._base_dir = base_dir
         self._lines: Lines | None = None
+        self._lengths_sha256: list[str] = []
         self.assumptions: list[str] = []
+        self.labels: dict[int, Label] = {}
+        self._workload = self._with_lengths(workload)
 
     @property
     def sha256(self) -> str | None:
         """SHA-256 of the decompressed trace up to the last row that was read; None where there is no trace.
 
-        With `limit` or `window` reading stops early, and the digest covers what came until then.
+        With `limit` or `window` reading stops early, and the digest covers what came until then. Of a generator it is
+        that of its file of lengths, or of the digests of several, a line each.
         """
-        return None if self._lines is None else self._lines.sha256
+        if self._lines is not None:
+            return self._lines.sha256
+        digests = self._lengths_sha256
+        return sha256("\n".join(digests).encode()).hexdigest() if len(digests) > 1 else "".join(digests) or None
 
     def requests(self) -> Iterator[Request]:
         """Every request from the first on, arrival times never going back. Raises WorkloadError at a bad row."""
         workload = self._workload
-        if isinstance(workload, Generated):
+        self.labels = {}
+        if isinstance(workload, Generated | Mixture):
             self.assumptions = generated_notes(workload)
-            return generated_requests(workload, self._seed)
+            requests = generated_requests(workload, self._seed)
+            return requests if isinstance(workload, Generated) else self._labelled(requests)
         self.assumptions = notes = _notes(workload)
         place, rows = self._rows(workload, notes)
         part = Part(
-            where=self._where(workload),
+            where=self._where(workload.path),
             place=place,
             limit=workload.limit,
             time_scale=workload.time_scale,
             window=workload.window,
         )
-        return place_requests(rows, part, notes)
+        requests = place_requests(rows, part, notes)
+        return requests if isinstance(workload, AzureTrace) else self._labelled(requests)
 
     def check(self) -> None:
         """Read the beginning: a trace that cannot be opened or whose first row is bad is told before anything runs."""
-        if not isinstance(self._workload, Generated):
+        if not isinstance(self._workload, Generated | Mixture):
             next(self._rows(self._workload, [])[1], None)
             self._lines = None
 
-    def _where(self, workload: Trace) -> str:
-        return str(self._base_dir / workload.path)
+    def _labelled(self, requests: Iterator[Request]) -> Iterator[Request]:
+        labels = self.labels
+        for request in requests:
+            label = (request.request_class, request.session, request.client_input_tokens)
+            if label != (None, None, None):
+                labels[request.index] = label
+            yield request
+
+    def _with_lengths(self, workload: Workload) -> Workload:
+        """The workload with lengths in the place of their files."""
+        if isinstance(workload, Generated):
+            return self._read_lengths(workload)
+        if isinstance(workload, Mixture):
+            classes = tuple([(name, self._read_lengths(traffic)) for name, traffic in workload.classes])
+            return msgspec.structs.replace(workload, classes=classes)
+        return workload
+
+    def _read_lengths(self, traffic: Lengths) -> Lengths:
+        for key in ("input_tokens", "output_tokens"):
+            spec = getattr(traffic, key)
+            if isinstance(spec, EmpiricalFile):
+                where = self._where(spec.path)
+                lines = Lines(Path(where), where)
+                traffic = msgspec.structs.replace(traffic, **{key: read_lengths(lines, where)})
+                self._lengths_sha256.append(lines.sha256)
+        return traffic
+
+    def _where(self, path: str) -> str:
+        return str(self._base_dir / path)
 
     def _rows(self, workload: Trace, notes: list[str]) -> tuple[str, Iterator[Row]]:
-        where = self._where(workload)
+        where = self._where(workload.path)
         self._lines = lines = Lines(Path(where), where)
         if isinstance(workload, AzureTrace):
             return "column TIMESTAMP", azure_rows(lines, where)

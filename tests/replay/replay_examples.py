@@ -20,6 +20,8 @@ from isim.record.records import (
     LinearCoefficients,
     Reject,
     RejectReason,
+    RouterFacts,
+    RoutingPolicy,
     SchedulingPolicy,
     Stretch,
     Turn,
@@ -104,6 +106,41 @@ def end(time_ns: int, steps: int, *, completed: int, rejected: int = 0, aborted:
 
 def numbered(records: Sequence[AnyRecord]) -> list[AnyRecord]:
     return [msgspec.structs.replace(record, seq=number) for number, record in enumerate(records)]
+
+
+def routed() -> list[AnyRecord]:
+    """Two engines, each request to the one with fewer, the first of equals; a step takes 10 ns. One token each.
+
+    0 ns: r0 finds both empty and goes to engine 0, r1 finds one there and goes to engine 1; both run until 10.
+    5 ns: one each, so r2 goes to engine 0 and waits. 10 ns: r3 comes before the outputs of that instant are taken in,
+    finds two and one, and goes to engine 1. Then r0 and r1 finish, r2 and r3 run until 20 and finish.
+    """
+    facts = RouterFacts(policy=RoutingPolicy.LEAST_OUTSTANDING)
+    return numbered(
+        [
+            msgspec.structs.replace(header(), engines=2, router=facts),
+            arrive(0, 0, 3, 1),
+            arrive(0, 1, 3, 1, engine=1),
+            turn(0, (1, 0, 7), admitted=((0, 0, 3),), decided=(0, 10, 1, 3, 1, 0)),
+            turn(0, (1, 0, 7), admitted=((1, 0, 3),), decided=(0, 10, 1, 3, 1, 0), engine=1),
+            arrive(5, 2, 3, 1),
+            arrive(10, 3, 3, 1, engine=1),
+            turn(10, (1, 0, 7), ended=0, first=(0,), finished=(0,), admitted=((2, 0, 3),), decided=(1, 10, 1, 3, 1, 0)),
+            turn(
+                10,
+                (1, 0, 7),
+                ended=0,
+                first=(1,),
+                finished=(1,),
+                admitted=((3, 0, 3),),
+                decided=(1, 10, 1, 3, 1, 0),
+                engine=1,
+            ),
+            turn(20, (0, 0, 8), ended=1, first=(2,), finished=(2,)),
+            turn(20, (0, 0, 8), ended=1, first=(3,), finished=(3,), engine=1),
+            end(20, 4, completed=4),
+        ]
+    )
 
 
 def synchronous() -> list[AnyRecord]:
@@ -350,6 +387,7 @@ def slowing() -> list[AnyRecord]:
 
 
 EXAMPLES = {
+    "routed": routed,
     "slowing": slowing,
     "synchronous": synchronous,
     "preempting": preempting,

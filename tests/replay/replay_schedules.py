@@ -76,9 +76,17 @@ def header(engine: dict[str, Any], version: EngineVersion) -> Header:
     )
 
 
+def _place(record: AnyRecord) -> tuple[int, int, int]:
+    if isinstance(record, Header | End):
+        return (record.time_ns, record.RANK, 0)
+    if isinstance(record, Turn | Stretch):
+        return (record.time_ns, record.RANK, record.engine)
+    return (record.time_ns, record.RANK, record.request)
+
+
 def in_order(records: list[AnyRecord]) -> list[AnyRecord]:
-    """Records as a log has them: by time, rank and engine, and numbered."""
-    ordered = sorted(records, key=lambda r: (r.time_ns, r.RANK, 0 if isinstance(r, Header | End) else r.engine))
+    """Records as a log has them: by time, rank and request or engine, and numbered."""
+    ordered = sorted(records, key=_place)
     for number, record in enumerate(ordered):
         record.seq = number
     return ordered
