@@ -10,7 +10,7 @@ from isim.cost.base import CostModel
 from isim.cost.factors import RooflineFactors
 from isim.cost.linear import LinearCost
 from isim.cost.memory import KvCapacity, MemoryLimits, kv_capacity
-from isim.cost.roofline import RooflineCost, RooflineInputs
+from isim.cost.roofline import RooflineInputs, roofline
 from isim.kernel.kernel import Kernel
 from isim.model.spec import Precision, precision_of
 from isim.policy.vllm.pool import BlockPool
@@ -97,6 +97,10 @@ def _precision(scenario: Scenario) -> Precision:
 
 def _capacity(scenario: Scenario) -> KvCapacity:
     engine = scenario.engine
+    if scenario.model.spec.layers:
+        from isim.model.groups import require_one_full_group
+
+        require_one_full_group(scenario.model.spec)
     limits = MemoryLimits(
         tensor_parallel_size=engine.tensor_parallel_size,
         gpu_memory_utilization=engine.gpu_memory_utilization_ppm / _PPM,
@@ -143,7 +147,7 @@ def _cost(scenario: Scenario) -> CostModel:
         allow_unpublished_rate=cost.unpublished_rate is UnpublishedRate.NONE,
         factors=_factors(cost),
     )
-    return RooflineCost(inputs)
+    return roofline(inputs)
 
 
 def _factors(cost: Roofline) -> RooflineFactors:

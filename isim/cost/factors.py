@@ -41,6 +41,7 @@ class RooflineFactors(msgspec.Struct, frozen=True, kw_only=True):
     sort_ps_per_logit      more per logit when default sampling cuts by top-k or top-p, which sorts (210 fitted on H100)
     allreduce_latency_ns   floor of a collective; None takes it by kind of link
     allreduce_efficiency   share of the link's bandwidth (316 of 450 GB/s measured on four H100 for 64 MiB)
+    expert_tile_rows       rows of an expert are padded to multiples of this (fused expert kernels take 16 to 128)
     """
 
     compute_efficiency: float = 0.8
@@ -53,6 +54,7 @@ class RooflineFactors(msgspec.Struct, frozen=True, kw_only=True):
     sort_ps_per_logit: int = 210
     allreduce_latency_ns: int | None = None
     allreduce_efficiency: float = 0.7
+    expert_tile_rows: int = 16
 
 
 def check_factors(factors: RooflineFactors) -> None:
@@ -63,6 +65,9 @@ def check_factors(factors: RooflineFactors) -> None:
         if name.endswith("_efficiency"):
             if type(value) not in (int, float) or not 0 < value <= 1:
                 found.append(f"cost.{name}: expected a share above 0 and at most 1, found {value!r}")
+        elif name == "expert_tile_rows":
+            if type(value) is not int or value < 1:
+                found.append(f"cost.{name}: expected a positive integer, found {value!r}")
         elif value is not None and (type(value) is not int or value < 0):
             found.append(f"cost.{name}: expected an integer, 0 or more, found {value!r}")
     if found:

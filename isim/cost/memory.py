@@ -41,6 +41,7 @@ class MemoryLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_num_batched_tokens: int
     max_model_len: int
     num_gpu_blocks_override: int | None = None
+    expert_parallel: bool = False
 
 
 class MemoryFactors(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,10 +100,15 @@ def _check(limits: MemoryLimits) -> None:
 
 def _activation_bytes(model: ModelSpec, precision: Precision, limits: MemoryLimits, factors: MemoryFactors) -> int:
     """Peak of the dummy run, as the essay above says."""
-    shape = rank_shape(model, limits.tensor_parallel_size)
+    shape = rank_shape(model, limits.tensor_parallel_size, limits.expert_parallel)
     element = precision.model.bits // 8
     tokens = limits.max_num_batched_tokens
-    layer = tokens * (2 * shape.hidden + 3 * shape.intermediate) * element
+    width = 3 * shape.intermediate
+    if model.layers:
+        from isim.cost.groups import layer_width
+
+        width = layer_width(model, limits.tensor_parallel_size)
+    layer = tokens * (2 * shape.hidden + width) * element
     rows = min(limits.max_num_seqs, tokens)
     sampler = rows * model.vocab_size * (element + factors.sampler_bytes_per_logit) + tokens * shape.hidden * element
     return max(layer, sampler)
@@ -112,7 +118,7 @@ def _derivation(
     model: ModelSpec, gpu: GpuSpec, precision: Precision, limits: MemoryLimits, factors: MemoryFactors
 ) -> tuple[tuple[str, int], ...]:
     ranks = limits.tensor_parallel_size
-    weights = rank_weights(model, ranks, precision).total_bytes
+    weights = rank_weights(model, ranks, precision, limits.expert_parallel).total_bytes
     rotation = model.max_position_embeddings * model.head_dim * precision.model.bits // 8
     graphs = len(capture_sizes(limits.max_num_seqs, limits.max_num_batched_tokens)) * model.num_hidden_layers
     share = limits.gpu_memory_utilization
@@ -130,6 +136,16 @@ def _derivation(
     if ranks > 1:
         rows.insert(5, ("communicators (estimate)", -factors.communicator_bytes))
     return tuple(rows)
+
+
+def _blocks(model: ModelSpec, precision: Precision, limits: MemoryLimits) -> tuple[int, int, list[str]]:
+    """Bytes of a block of the pool on one rank, the blocks of the longest sequence, and what a person should read."""
+    if model.layers:
+        from isim.cost.groups import group_blocks
+
+        return group_blocks(model, precision, limits.tensor_parallel_size, limits.block_size, limits.max_model_len)
+    block_bytes = limits.block_size * rank_kv_bytes_per_token(model, limits.tensor_parallel_size, precision.kv_cache)
+    return block_bytes, -(-limits.max_model_len // limits.block_size), list(model.assumptions or ())
 
 
 def _gib(size_bytes: int) -> str:
@@ -164,7 +180,7 @@ def kv_capacity(
     """
     _check(limits)
     ranks = limits.tensor_parallel_size
-    block_bytes = limits.block_size * rank_kv_bytes_per_token(model, ranks, precision.kv_cache)
+    block_bytes, longest_blocks, notes = _blocks(model, precision, limits)
     rows = _derivation(model, gpu, precision, limits, factors or MemoryFactors())
     left = sum(amount for _, amount in rows)
     derived = left // block_bytes if left >= 2 * block_bytes else None
@@ -172,15 +188,18 @@ def kv_capacity(
     blocks = derived if override is None else override
     if blocks is None:
         raise _no_room(model, gpu, ranks, rows)
-    notes = []
     if override is not None:
         beside = "no room at all" if derived is None else f"{derived}"
         notes.append(f"num_gpu_blocks_override {override} is used; derived: {beside}")
-    if (blocks - 1) * limits.block_size < limits.max_model_len:
+    if blocks - 1 < longest_blocks:
         tokens = (blocks - 1) * limits.block_size
+        holds = (
+            f"{blocks - 1} blocks of {longest_blocks} that {limits.max_model_len} tokens take"
+            if (model.layers)
+            else f"{tokens} tokens, less than max_model_len {limits.max_model_len}"
+        )
         notes.append(
-            f"the pool holds {tokens} tokens, less than max_model_len {limits.max_model_len}: vLLM would refuse to "
-            "start; here only requests that never fit are rejected"
+            f"the pool holds {holds}: vLLM would refuse to start; here only requests that never fit are rejected"
         )
     return KvCapacity(
         num_blocks=blocks,

@@ -26,8 +26,8 @@ from isim.model.arithmetic import attended_pairs, attention_flops_per_pair, head
 from isim.model.spec import Confidence, Dtype, ModelSpec, Precision
 from isim.scenario.presets.gpus import GpuSpec
 
-_SHIFT = 20
-_ROUND_UP = TICKS_PER_NS - 1
+SHIFT = 20
+ROUND_UP = TICKS_PER_NS - 1
 _PS_PER_NS = 1000
 
 LAYER_KERNELS = 11
@@ -45,6 +45,7 @@ class RooflineInputs(msgspec.Struct, frozen=True, kw_only=True):
 
     sorted_sampling        whether logits are sorted to draw a token; None takes the model's default sampling
     allow_unpublished_rate when the GPU's vendor publishes no rate for a format: no compute ceiling, instead of an error
+    expert_parallel        whether ranks hold whole experts instead of a slice of each
     """
 
     model: ModelSpec
@@ -56,6 +57,7 @@ class RooflineInputs(msgspec.Struct, frozen=True, kw_only=True):
     async_scheduling: bool = True
     sorted_sampling: bool | None = None
     allow_unpublished_rate: bool = False
+    expert_parallel: bool = False
     factors: RooflineFactors = RooflineFactors()
 
 
@@ -73,13 +75,13 @@ def _compute_pace(inputs: RooflineInputs, dtype: Dtype) -> Pace:
     )
 
 
-class _Operations:
+class Operations:
     """Ticks of every operation but attention, by name: what a count of tokens and a count of rows decide."""
 
     def __init__(self, inputs: RooflineInputs) -> None:
         factors, precision, model = inputs.factors, inputs.precision, inputs.model
         self.inputs = inputs
-        self.shape = rank_shape(model, inputs.tensor_parallel_size)
+        self.shape = rank_shape(model, inputs.tensor_parallel_size, inputs.expert_parallel)
         self.memory = pace(inputs.gpu.memory_bandwidth_bytes_per_s, factors.memory_efficiency)
         self.linear = _compute_pace(inputs, precision.gemm)
         self.compute = _compute_pace(inputs, precision.model)
@@ -122,20 +124,21 @@ class _Operations:
             moved = gemm.moved_bytes(rows, precision.weights, precision.activations, precision.model)
             found[gemm.name] = layers * max(self.linear.ticks(gemm.flops(rows)), memory.ticks(moved))
         if shape.ranks > 1:
-            # A ring sends each byte 2(n - 1)/n times over each rank's links.
-            sent = -(-2 * (shape.ranks - 1) * hidden_bytes // shape.ranks)
-            found["all_reduce"] = (2 * layers + 1) * (self._latency + self._link.ticks(sent))
+            found["all_reduce"] = self.all_reduce(hidden_bytes)
         return found
+
+    def all_reduce(self, hidden_bytes: int) -> int:
+        """Two all-reduces a layer and one after the embedding; a ring sends each byte 2(n - 1)/n times."""
+        shape = self.shape
+        sent = -(-2 * (shape.ranks - 1) * hidden_bytes // shape.ranks)
+        return (2 * shape.layers + 1) * (self._latency + self._link.ticks(sent))
 
     def by_requests(self, rows: int) -> dict[str, int]:
         """Operations on one row for each of `rows` scheduled requests."""
         shape, model = self.shape, self.inputs.model
-        head = head_gemm(shape)
-        dtype = self.inputs.precision.model
-        moved = head.moved_bytes(rows, dtype, dtype, dtype)
         logits = rows * model.vocab_size
         found = {
-            "lm_head": max(self.compute.ticks(head.flops(rows)), self.memory.ticks(moved)),
+            "lm_head": self.lm_head(rows),
             "sampler": self.memory.ticks(logits * 4 * self.inputs.factors.sampler_passes)
             + -(-logits * self._sort_ps * TICKS_PER_NS // _PS_PER_NS),
         }
@@ -144,16 +147,31 @@ class _Operations:
             found["gather_logits"] = self._latency + self._link.ticks(received)
         return found
 
+    def lm_head(self, rows: int) -> int:
+        """The LM head on so many rows."""
+        head, dtype = head_gemm(self.shape), self.inputs.precision.model
+        moved = head.moved_bytes(rows, dtype, dtype, dtype)
+        return max(self.compute.ticks(head.flops(rows)), self.memory.ticks(moved))
+
+
+def roofline(inputs: RooflineInputs) -> RooflineCost:
+    """The roofline of any model. Raises CostError or ModelError for what cannot be deployed."""
+    if inputs.model.plain:
+        return RooflineCost(inputs)
+    from isim.cost.layered import LayeredCost
+
+    return LayeredCost(inputs)
+
 
 class RooflineCost:
-    """`CostModel` of a dense model on one GPU per rank. Raises CostError or ModelError for what cannot be deployed."""
+    """`CostModel` of a plain model on one GPU per rank. Raises CostError or ModelError for what cannot be deployed."""
 
     confidence = Confidence.HEURISTIC
 
     def __init__(self, inputs: RooflineInputs) -> None:
         check_factors(inputs.factors)
         self.inputs = inputs
-        self._operations = _Operations(inputs)
+        self._operations = self._make_operations()
         shape, element = self._operations.shape, self._operations.element_bytes
         memory = self._operations.memory
         kv_bits = inputs.precision.kv_cache.bits
@@ -168,10 +186,13 @@ class RooflineCost:
         added_ns = 0 if inputs.async_scheduling else factors.host_step_ns
         floor_ns = factors.host_step_ns if inputs.async_scheduling else 0
         pieces_ns = (PIECES_PER_LAYER * shape.layers + STEP_KERNELS) * factors.launch_ns
-        self._constant = self._operations.gaps + added_ns * TICKS_PER_NS + _ROUND_UP
+        self._constant = self._operations.gaps + added_ns * TICKS_PER_NS + ROUND_UP
         self._floor_ns = max(1, floor_ns)
         self._pieces_floor_ns = max(self._floor_ns, pieces_ns + added_ns)
         self._launch_floor_ns = max(self._pieces_floor_ns, self._operations.kernels * factors.launch_ns + added_ns)
+
+    def _make_operations(self) -> Operations:
+        return Operations(self.inputs)
 
     def step_ns(self, decodes: int, decode_context: int, chunks: Sequence[tuple[int, int]]) -> int:
         tokens, requests = decodes, decodes + len(chunks)
@@ -198,7 +219,7 @@ class RooflineCost:
             ticks = base + (decode_context + decodes) * key_ticks + decodes * query_ticks
             computed = base + (decode_context + decodes) * pair_ticks
             least = self._pieces_floor_ns if tokens < len(self._padding) else self._launch_floor_ns
-        step_ns = (computed if computed > ticks else ticks) >> _SHIFT
+        step_ns = (computed if computed > ticks else ticks) >> SHIFT
         return step_ns if step_ns > least else least
 
     def decode_series_ns(self, decodes: int, context: int, steps: int) -> list[int]:
@@ -214,9 +235,9 @@ class RooflineCost:
             lines = zip(
                 range(first, first + growth * steps, growth), range(start, start + climb * steps, climb), strict=True
             )
-            series = [(line if line > other else other) >> _SHIFT for line, other in lines]
+            series = [(line if line > other else other) >> SHIFT for line, other in lines]
         else:
-            series = [ticks >> _SHIFT for ticks in range(first, first + growth * steps, growth)]
+            series = [ticks >> SHIFT for ticks in range(first, first + growth * steps, growth)]
         if series[0] < least:
             series = [step_ns if step_ns > least else least for step_ns in series]
         return series
@@ -250,8 +271,22 @@ class RooflineCost:
         prefills = [(new, before) for new, before in chunks if new > 1]
         tokens = decodes + sum(new for new, _ in prefills)
         parts = self._operations.by_tokens(self._padding[tokens] if tokens < len(self._padding) else tokens)
+        parts |= self._attention_parts(decodes, decode_context, prefills)
+        parts |= self._operations.by_requests(requests)
+        parts["gaps"] = self._operations.gaps
+        done, found = 0, {}
+        for name, ticks in parts.items():
+            before_ns = (done + ROUND_UP) >> SHIFT
+            done += ticks
+            found[name] = ((done + ROUND_UP) >> SHIFT) - before_ns
+        found["host"] = total_ns - ((done + ROUND_UP) >> SHIFT)
+        return found
+
+    def _attention_parts(self, decodes: int, context: int, prefills: Sequence[tuple[int, int]]) -> dict[str, int]:
+        """Ticks of attention by name, those that are there."""
+        parts = {}
         if decodes:
-            keys = decode_context + decodes
+            keys = context + decodes
             moved = keys * self._key_ticks + decodes * self._query_ticks
             parts["decode_attention"] = max(moved, keys * self._pair_ticks)
         if prefills:
@@ -262,15 +297,7 @@ class RooflineCost:
                 )
                 for new, before in prefills
             )
-        parts |= self._operations.by_requests(requests)
-        parts["gaps"] = self._operations.gaps
-        done, found = 0, {}
-        for name, ticks in parts.items():
-            before_ns = (done + _ROUND_UP) >> _SHIFT
-            done += ticks
-            found[name] = ((done + _ROUND_UP) >> _SHIFT) - before_ns
-        found["host"] = total_ns - ((done + _ROUND_UP) >> _SHIFT)
-        return found
+        return parts
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -291,7 +318,8 @@ class RooflineCost:
         if self._operations.shape.ranks > 1:
             found.append("all-reduces do not overlap with anything; a ring over the links of one machine")
         if inputs.precision.weights.bits < 16:
-            found.append("scales of quantised weights and the quantisation of activations cost nothing")
+            scales = "" if inputs.model.quantization else "scales of quantised weights and "
+            found.append(f"{scales}the quantisation of activations cost nothing")
         for dtype in dict.fromkeys((inputs.precision.gemm, inputs.precision.model)):
             if dtype not in inputs.gpu.dense_flops:
                 found.append(
