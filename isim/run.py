@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,7 +18,7 @@ from isim.record.records import REVISION, SCHEMA, AnyRecord, End, Header, Turn
 from isim.scenario.defaults import scenario_assumptions
 from isim.scenario.digest import scenario_digest
 from isim.scenario.types import Linear, Scenario
-from isim.workload.open import open_workload
+from isim.workload.open import Label, open_workload
 
 Progress = Callable[[int, int], None]
 """Called now and then with (requests finished, simulated time in ns)."""
@@ -28,7 +28,8 @@ class FinishedRun(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a run besides its log.
 
     `events` counts what `max_events` limits; it depends on `max_stretch` and is in no result. `digest` is that of the
-    expanded log, None when nobody asked for it. `workload_sha256` is that of the trace, None without one.
+    expanded log, None when nobody asked for it. `workload_sha256` is that of the trace, None without one. `labels` are
+    those of the requests that have any, by index.
     """
 
     header: Header
@@ -40,6 +41,7 @@ class FinishedRun(msgspec.Struct, frozen=True, kw_only=True):
     provenance: tuple[str, ...]
     confidence: Confidence
     workload_sha256: str | None
+    labels: Mapping[int, Label]
 
 
 def simulate(
@@ -99,6 +101,7 @@ def simulate(
         provenance=cost.provenance,
         confidence=weakest((cost.confidence, parts.capacity.confidence)),
         workload_sha256=workload.sha256,
+        labels=workload.labels,
     )
 
 

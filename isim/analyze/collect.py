@@ -294,9 +294,9 @@ class Collector:
     def _cut(self, request: int) -> None:
         """The last token of a request that left without finishing: output of a step still running is dropped.
 
-        A step that ends at the very instant of the abort is processed after it, so its output is dropped too.
+        A request is let go of after the output that has come by then, so a step that ends at that instant counts.
         """
         requests = self.requests
-        left_ns = self._aborted.get(request, self._end_ns + 1)
-        last = self.engines[requests.engine[request]].ended_by(left_ns - 1) - 1
+        left_ns = self._aborted.get(request, self._end_ns)
+        last = self.engines[requests.engine[request]].ended_by(left_ns) - 1
         requests.last_step[request] = min([last, *self._held.get(request, ())])

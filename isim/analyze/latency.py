@@ -31,11 +31,17 @@ def token_counts(requests: RequestColumns) -> list[int]:
     return counts
 
 
-def latency(collector: Collector, counts: Sequence[int], first_measured: int) -> Latency:
-    """The five distributions; `counts` is of `token_counts`, requests below `first_measured` are warm-up."""
+def latency(
+    collector: Collector, counts: Sequence[int], first_measured: int, statuses: Sequence[int] | None = None
+) -> Latency:
+    """The five distributions; `counts` is of `token_counts`, requests below `first_measured` are warm-up.
+
+    `statuses` takes the place of the collected ones: who is not completed in it is not measured.
+    """
     requests = collector.requests
+    statuses = requests.status if statuses is None else statuses
     rows = zip(
-        requests.status,
+        statuses,
         requests.arrival_ns,
         requests.start_ns,
         requests.first_ns,
@@ -67,7 +73,7 @@ def latency(collector: Collector, counts: Sequence[int], first_measured: int) ->
     del queue, ttft, tpot, e2e  # the pool is as large again
     pool: dict[int, array[int]] = {}
     for engine in range(len(collector.engines)):
-        _pool_gaps(collector, engine, first_measured, pool)
+        _pool_gaps(collector, engine, first_measured, (statuses, pool))
     return Latency(itl_ns=_distribution(gaps, decode_ns, pooled_percentiles(pool)), **whole)
 
 
@@ -82,19 +88,22 @@ def _distribution(count: int, total: int, ranked: list[int] | None) -> Distribut
     return Distribution(count=count, mean=mean(total, count), p50=p50, p90=p90, p95=p95, p99=p99, max=greatest)
 
 
-def _pool_gaps(collector: Collector, engine: int, first_measured: int, pool: dict[int, array[int]]) -> None:
+def _pool_gaps(
+    collector: Collector, engine: int, first_measured: int, pooled: tuple[Sequence[int], dict[int, array[int]]]
+) -> None:
     """Add the gaps between tokens of the measured requests of one engine to the pool: weight -> gaps."""
+    statuses, pool = pooled
     steps = collector.engines[engine]
     requests = collector.requests
     change = array("i", [0]) * (len(steps.spans_ns) + 1)
-    rows = zip(requests.engine, requests.status, requests.first_step, requests.last_step, strict=True)
+    rows = zip(requests.engine, statuses, requests.first_step, requests.last_step, strict=True)
     for where, status, first, last in islice(rows, first_measured, None):
         if status == _COMPLETED and where == engine:
             change[first + 1] += 1
             change[last + 1] -= 1
     single = pool.setdefault(1, array("q"))
     for request, step, previous in requests.late():
-        if request >= first_measured and requests.status[request] == _COMPLETED and requests.engine[request] == engine:
+        if request >= first_measured and statuses[request] == _COMPLETED and requests.engine[request] == engine:
             change[previous + 1] -= 1
             change[step + 1] += 1
             single.append(sum(steps.spans_ns[previous + 1 : step + 1]))

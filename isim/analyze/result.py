@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from isim.analyze.classes import class_results
 from isim.analyze.collect import Collector, RequestColumns, Status
 from isim.analyze.describe import warm_up_rule
 from isim.analyze.exact import share
@@ -25,6 +26,7 @@ from isim.analyze.schema import (
     Throughput,
     WarmUp,
 )
+from isim.analyze.slo import Measured, slo_outcome
 from isim.analyze.windows import (
     WarmUpCut,
     batch_over_time,
@@ -38,7 +40,8 @@ from isim.analyze.windows import (
 from isim.cost.memory import KvCapacity
 from isim.model.spec import Confidence
 from isim.record.records import RejectReason
-from isim.scenario.types import Warmup
+from isim.scenario.types import Slo, Warmup
+from isim.workload.open import Label
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +57,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     log_digest: str | None
     workload_sha256: str | None
     replay: ReplayState
+    slo: Slo | None = None
+    labels: Mapping[int, Label] = {}
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +68,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     collector: Collector
     output_tokens: Sequence[int]
     first_measured: int
+    labels: Mapping[int, Label]
 
 
 def analyze(collector: Collector, facts: Facts) -> Analysis:
@@ -76,6 +82,15 @@ def analyze(collector: Collector, facts: Facts) -> Analysis:
     end_ns = max((steps.last_end_ns for steps in collector.engines), default=0)
     end_ns = max(first_ns, end_ns)
     steady_ns = first_ns if facts.warmup is None else cut.end_ns
+    found = latency(collector, counts, cut.first_measured)
+    measured = Measured(
+        statuses=requests.status,
+        output_tokens=counts,
+        first_measured=cut.first_measured,
+        arrived=len(requests) - cut.first_measured,
+        duration_ns=max(0, end_ns - steady_ns),
+    )
+    slo, labels = facts.slo, facts.labels
     result = Result(
         schema=SCHEMA,
         revision=REVISION,
@@ -93,8 +108,8 @@ def analyze(collector: Collector, facts: Facts) -> Analysis:
             requests_left_out=cut.first_measured,
             end_ns=0 if facts.warmup is None else cut.end_ns,
         ),
-        counts=_counts(collector, counts, cut),
-        latency=latency(collector, counts, cut.first_measured),
+        counts=_counts(collector, counts, cut, labels),
+        latency=found,
         throughput=Throughput(
             whole_run=whole_rates(collector, counts, first_ns, end_ns),
             steady_state=rates(collector, steady_ns, last_ns) if steady_ns < last_ns else None,
@@ -104,8 +119,11 @@ def analyze(collector: Collector, facts: Facts) -> Analysis:
         busy=_busy(collector, end_ns - first_ns),
         batch_over_time=batch_over_time(collector, first_ns, end_ns),
         load=load(collector, cut, last_ns, facts.capacity.usable_blocks),
+        slo=None if slo is None else slo_outcome(slo, collector, measured, found),
+        classes=class_results(collector, labels, slo, measured),
     )
-    return Analysis(result=result, collector=collector, output_tokens=counts, first_measured=cut.first_measured)
+    first = cut.first_measured
+    return Analysis(result=result, collector=collector, output_tokens=counts, first_measured=first, labels=labels)
 
 
 def encode(result: Result) -> bytes:
@@ -113,7 +131,7 @@ def encode(result: Result) -> bytes:
     return msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n"
 
 
-def _counts(collector: Collector, tokens: Sequence[int], cut: WarmUpCut) -> Counts:
+def _counts(collector: Collector, tokens: Sequence[int], cut: WarmUpCut, labels: Mapping[int, Label]) -> Counts:
     requests = collector.requests
     status = requests.status
     reasons = list(requests.reasons.values())
@@ -134,7 +152,16 @@ def _counts(collector: Collector, tokens: Sequence[int], cut: WarmUpCut) -> Coun
         hit_tokens=sum(requests.hit_tokens),
         resumed_hit_tokens=collector.resumed_hit_tokens,
         truncated_outputs=_truncated(requests, collector.header.engine.max_model_len),
+        client_input_tokens=_client_tokens(requests, labels),
     )
+
+
+def _client_tokens(requests: RequestColumns, labels: Mapping[int, Label]) -> int | None:
+    clients = {request: client for request, (_, _, client) in labels.items() if client is not None}
+    if not clients:
+        return None
+    counted = zip(requests.input_tokens, requests.status, strict=True)
+    return sum(clients.get(request, tokens) for request, (tokens, how) in enumerate(counted) if how != Status.REJECTED)
 
 
 def _truncated(requests: RequestColumns, max_model_len: int) -> int:

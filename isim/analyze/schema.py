@@ -91,6 +91,10 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     truncated_outputs: Annotated[
         int, Meta(description="Requests whose output was cut because prompt + output exceeds max_model_len.")
     ]
+    client_input_tokens: Annotated[
+        int | None,
+        Meta(description="`input_tokens` as the clients counted them; null where the workload tells no count but one."),
+    ] = None
 
 
 class Distribution(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -225,6 +229,61 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     kv_share: Annotated[float | None, Meta(description="High water / usable blocks.")]
 
 
+class SloLimit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every request has to keep. A request of one token keeps any limit on TPOT and ITL."""
+
+    latency: Annotated[str, Meta(description="The name of the latency: ttft_ns, tpot_ns, itl_ns, e2e_ns.")]
+    limit_ns: int
+    kept: Annotated[int, Meta(description="Measured requests that kept it; for ITL with every gap.")]
+
+
+class SloTarget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a figure of the latencies has to keep."""
+
+    latency: str
+    figure: Annotated[str, Meta(description="mean, p50, p90, p95, p99 or max of the measured requests.")]
+    limit_ns: int
+    actual_ns: int | None
+    met: Annotated[bool | None, Meta(description="Whether actual <= limit; null where nothing was measured.")]
+
+
+class Goodput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Requests that completed and kept every limit, of those that arrived after the warm-up.
+
+    The rates are over the time from the end of the warm-up (none: the first arrival) to the end of the last step.
+    """
+
+    requests: int
+    arrived: Annotated[int, Meta(description="Those rejected, aborted or unfinished included.")]
+    share: float | None
+    requests_per_s: float | None
+    output_tokens_per_s: Annotated[float | None, Meta(description="Output tokens of the good requests.")]
+
+
+class SloOutcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What became of the `slo` block of the run file."""
+
+    limits: list[SloLimit]
+    targets: list[SloTarget]
+    goodput: Annotated[Goodput | None, Meta(description="Null where no limit is for each request.")]
+    met: Annotated[bool | None, Meta(description="Whether all targets are met; null without targets or measurements.")]
+
+
+class RequestClass(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The requests of one class of the workload, counted and measured as all of them are."""
+
+    name: str
+    arrived: int
+    completed: int
+    measured: int
+    preemptions: int
+    input_tokens: int
+    output_tokens: int
+    hit_tokens: int
+    latency: Latency
+    slo: SloOutcome | None
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The numbers of one run. Equal scenario, seed and version give equal bytes.
 
@@ -251,3 +310,5 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     busy: Busy
     batch_over_time: BatchOverTime
     load: Load
+    slo: Annotated[SloOutcome | None, Meta(description="Null where nothing was promised.")] = None
+    classes: Annotated[list[RequestClass], Meta(description="By name; empty where no request has a class.")] = []

@@ -4,7 +4,8 @@ Columns: `request` (index), `id`, `status` (completed, rejected, unfinished, abo
 `measured` (1 when the latencies of the result include it), `arrival_ns`, `start_ns` (start of the first step that
 schedules it), `first_token_ns`, `finish_ns`, `queue_ns`, `ttft_ns`, `tpot_ns`, `e2e_ns`, `input_tokens`,
 `asked_tokens` (output tokens asked for), `output_tokens` (delivered), `hit_tokens` (found in the prefix cache at its
-first admission), `preemptions`. What is not defined is empty.
+first admission), `preemptions`, `class`, `session`, `client_input_tokens` (the client's count, where `input_tokens` is
+the server's). What is not defined is empty.
 """
 
 from __future__ import annotations
@@ -36,9 +37,14 @@ COLUMNS = (
     "output_tokens",
     "hit_tokens",
     "preemptions",
+    "class",
+    "session",
+    "client_input_tokens",
 )
 
 _STATUS = {status.value: status.name.lower() for status in Status}
+
+_NO_LABEL = (None, None, None)
 
 Cell = int | str | None
 
@@ -52,6 +58,7 @@ def write_requests(analysis: Analysis, stream: IO[str]) -> None:
 
 def _rows(analysis: Analysis) -> Iterator[tuple[Cell, ...]]:
     requests = analysis.collector.requests
+    labels = analysis.labels
     for request, name in enumerate(requests.ids):
         status = requests.status[request]
         completed = status == Status.COMPLETED
@@ -83,4 +90,5 @@ def _rows(analysis: Analysis) -> Iterator[tuple[Cell, ...]]:
             tokens,
             requests.hit_tokens[request],
             requests.preemptions[request],
+            *labels.get(request, _NO_LABEL),
         )

@@ -147,5 +147,7 @@ def _analysis(scenario: Scenario, finished: FinishedRun, collector: Collector, r
             log_digest=finished.digest,
             workload_sha256=finished.workload_sha256,
             replay=replay,
+            slo=scenario.slo,
+            labels=finished.labels,
         ),
     )

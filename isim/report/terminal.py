@@ -29,6 +29,8 @@ from isim.report.text import (
 
 LEAST_WIDTH = 60
 MOST_WIDTH = 120
+_MOST_CLASSES = 16
+_CLASS_WIDTH = 20
 
 _LATENCIES = (
     ("TTFT", "ttft_ns"),
@@ -86,6 +88,8 @@ def _report(result: Result, width: int, unicode: bool) -> Group:
         Text(),
         _throughput(result, unicode),
         Text(),
+        *_promises(result, unicode),
+        *_classes(result, unicode),
         _machine(result, width, unicode),
         Text(),
         _trust(result),
@@ -173,6 +177,56 @@ def _throughput(result: Result, unicode: bool) -> Table:
 def _rates(rates: Rates) -> list[str]:
     numbers = (rates.requests_per_s, rates.output_tokens_per_s, rates.total_tokens_per_s)
     return [*(rate_text(number) for number in numbers), time_text(rates.start_ns), time_text(rates.end_ns)]
+
+
+def _promises(result: Result, unicode: bool) -> list[RenderableType]:
+    """The targets and the goodput; nothing where nothing was promised."""
+    slo = result.slo
+    if slo is None:
+        return []
+    table = _table("Service levels", ("", "limit", "reached", "verdict"), unicode)
+    names = {name: label for label, name in _LATENCIES}
+    measured = result.counts.measured
+    for limit in slo.limits:
+        kept = share_text(limit.kept / measured if measured else None)
+        label = f"{names[limit.latency]} each"
+        table.add_row(Text(label, style="bold"), time_text(limit.limit_ns), f"kept by {kept}", "")
+    for target in slo.targets:
+        verdict = "-" if target.met is None else "met" if target.met else "missed"
+        label = f"{names[target.latency]} {target.figure}"
+        table.add_row(Text(label, style="bold"), time_text(target.limit_ns), time_text(target.actual_ns), Text(verdict))
+    parts: list[RenderableType] = [table]
+    if slo.goodput is not None:
+        goodput = slo.goodput
+        text = Text("Goodput: ", style="bold")
+        good = f"{goodput.requests:,} of {count_text(goodput.arrived, 'request')}, {share_text(goodput.share)}"
+        rates = f"{rate_text(goodput.requests_per_s)} requests/s, {rate_text(goodput.output_tokens_per_s)} output tok/s"
+        text.append(f"{good}, {rates}.", style="not bold")
+        parts.append(text)
+    return [*parts, Text()]
+
+
+def _classes(result: Result, unicode: bool) -> list[RenderableType]:
+    """A line for each class of requests; nothing where there is none."""
+    if not result.classes:
+        return []
+    columns = ("", "requests", "TTFT p50", "TTFT p99", "TPOT p50", "E2E p50", "E2E p99", "good")
+    table = _table("Classes", columns, unicode)
+    for one in result.classes[:_MOST_CLASSES]:
+        latency = one.latency
+        times = (
+            latency.ttft_ns.p50,
+            latency.ttft_ns.p99,
+            latency.tpot_ns.p50,
+            latency.e2e_ns.p50,
+            latency.e2e_ns.p99,
+        )
+        goodput = None if one.slo is None else one.slo.goodput
+        good = share_text(None if goodput is None else goodput.share)
+        name = plain(one.name)[:_CLASS_WIDTH]
+        table.add_row(Text(name, style="bold"), f"{one.measured:,}", *map(time_text, times), good)
+    more = len(result.classes) - _MOST_CLASSES
+    return [table, *([Text(f"and {more} more classes in the result.")] if more > 0 else []), Text()]
 
 
 def _machine(result: Result, width: int, unicode: bool) -> Table:
