@@ -20,6 +20,7 @@ from isim.record.records import EngineLimits, RouterFacts
 from isim.scenario.types import Linear, Roofline, Scenario, UnpublishedRate
 from isim.serve.arrivals import send
 from isim.serve.census import Census
+from isim.serve.clients import Clients
 from isim.serve.engine import Engine
 from isim.serve.router import Router
 from isim.workload.request import Request
@@ -44,6 +45,7 @@ class Parts(msgspec.Struct):
     engines: int = 1
     router: RouterFacts | None = None
     seed: int = 0
+    client_timeout_ns: int | None = None
 
 
 def parts_of(scenario: Scenario) -> Parts:
@@ -56,6 +58,7 @@ def parts_of(scenario: Scenario) -> Parts:
         engines=scenario.replicas,
         router=scenario.router if scenario.replicas > 1 else None,
         seed=scenario.simulation.seed,
+        client_timeout_ns=scenario.clients.timeout_ns,
     )
 
 
@@ -81,6 +84,8 @@ def wire(
     router = Router(kernel, parts.limits, engines, log, census)
     if parts.router is not None:
         router.choose_by(parts.router, parts.seed)
+    if parts.client_timeout_ns is not None:
+        router.clients = Clients(kernel, engines, census, parts.client_timeout_ns)
     send(kernel, requests, router.mailbox, census, foresight)
     return System(kernel=kernel, census=census, engines=engines)
 

@@ -55,6 +55,7 @@ def play(
     trace: bool = False,
     engines: int = 1,
     router: RouterFacts | None = None,
+    timeout_ns: int | None = None,
 ) -> Played:
     """Run to the end and keep every record."""
     records: list[AnyRecord] = []
@@ -74,7 +75,14 @@ def play(
     log = Log(header, [records.extend])
     kernel = Kernel(max_events=max_events, shuffle_seed=shuffle_seed, trace=trace)
     cost = LinearCost(coefficients)
-    parts = Parts(capacity=NO_CAPACITY, limits=limits, cost=cost, engines=engines, router=router)
+    parts = Parts(
+        capacity=NO_CAPACITY,
+        limits=limits,
+        cost=cost,
+        engines=engines,
+        router=router,
+        client_timeout_ns=timeout_ns,
+    )
     system = wire(
         parts, requests, log, kernel=kernel, max_stretch=max_stretch, make_pool=NumberedPool, foresight=foresight
     )

@@ -226,6 +226,7 @@ class SlowOutcome(msgspec.Struct, kw_only=True):
     """What became of one request; None is "never"."""
 
     rejected: RejectReason | None = None
+    aborted_ns: int | None = None
     first_token_ns: int | None = None
     finish_ns: int | None = None
     token_ns: list[int] = []
@@ -274,9 +275,16 @@ class _Clock:
     """The loop of `run_timed`: `queue` holds the end of each step in flight, `busy_ns` when the device is free."""
 
     def __init__(
-        self, limits: EngineLimits, requests: Sequence[SlowRequest], step_ns: StepNs, max_decisions: int
+        self,
+        limits: EngineLimits,
+        requests: Sequence[SlowRequest],
+        step_ns: StepNs,
+        max_decisions: int,
+        timeout_ns: int | None,
     ) -> None:
         self.limits, self.step_ns, self.decisions_left = limits, step_ns, max_decisions
+        self.timeout_ns = timeout_ns
+        self.requests = {request.id: request for request in requests}
         self.scheduler = SlowScheduler(limits)
         self.arrivals = sorted(requests, key=lambda request: request.arrival_ns)
         self.run = SlowRun(requests={request.id: SlowOutcome() for request in requests})
@@ -307,6 +315,11 @@ class _Clock:
             if reason is None:
                 self.scheduler.add(request)
             self.run.requests[request.id].rejected = reason
+        if self.timeout_ns is not None:
+            for name in list(self.scheduler.lives):
+                if self.requests[name].arrival_ns + self.timeout_ns <= self.now_ns:
+                    self.scheduler.abort(name)
+                    self.run.requests[name].aborted_ns = self.now_ns
 
     def _decide(self) -> bool:
         """Schedule a step now; it starts when the device is free, and an empty one takes no time."""
@@ -356,7 +369,11 @@ class _Clock:
 
 
 def run_timed(
-    limits: EngineLimits, requests: Sequence[SlowRequest], step_ns: StepNs, max_decisions: int = 20_000
+    limits: EngineLimits,
+    requests: Sequence[SlowRequest],
+    step_ns: StepNs,
+    max_decisions: int = 20_000,
+    timeout_ns: int | None = None,
 ) -> SlowRun:
     """Play requests through the scheduler in time.
 
@@ -364,14 +381,16 @@ def run_timed(
     computed, and (new tokens, computed before) of each other scheduled request. Synchronous: a step is decided at
     the end of the one before, after its output and the arrivals up to that instant. Asynchronous: one step ahead,
     at the start of the one before. From idle, at the arrival. Raises `EndlessRun` beyond `max_decisions`.
+    A request that is still there `timeout_ns` after its arrival is cancelled where arrivals are taken in, after them.
     """
-    clock = _Clock(limits, requests, step_ns, max_decisions)
+    clock = _Clock(limits, requests, step_ns, max_decisions, timeout_ns)
     clock.play()
     for request in requests:
         outcome = clock.run.requests[request.id]
-        if outcome.rejected is None:
-            assert len(outcome.token_ns) == allowed_output(limits, request), request.id
+        if outcome.token_ns:
             outcome.first_token_ns = outcome.token_ns[0]
+        if outcome.rejected is None and outcome.aborted_ns is None:
+            assert len(outcome.token_ns) == allowed_output(limits, request), request.id
             assert outcome.finish_ns == outcome.token_ns[-1], request.id
     pool = clock.scheduler.pool
     assert sorted(pool.free) == list(range(1, limits.num_blocks)), "a block was lost or given twice"

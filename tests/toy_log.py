@@ -139,7 +139,7 @@ class Toy(msgspec.Struct):
         """The steps whose token reached the requester."""
         if request.abort_ns is None:
             return request.token_steps
-        return [step for step in request.token_steps if self.steps[step].end_ns < request.abort_ns]
+        return [step for step in request.token_steps if self.steps[step].end_ns <= request.abort_ns]
 
     @staticmethod
     def _left(request: ToyRequest) -> str:
@@ -305,7 +305,7 @@ def random_toy(seed: int) -> tuple[Toy, list[AnyRecord]]:
                 steps[request.start_step].decided_ns + 1,
                 steps[rng.choice(request.token_steps)].end_ns - rng.choice((0, 0, 5)),
             )
-            if request.abort_ns > steps[request.token_steps[-1]].end_ns:
+            if request.abort_ns >= steps[request.token_steps[-1]].end_ns:
                 request.abort_ns = None
     if rng.random() < 0.5:
         requests.append(ToyRequest(arrival_ns=rng.randrange(300), input_tokens=600, asked_tokens=5, rejected=True))

@@ -263,7 +263,7 @@ class CaseEngine(Engine):
         self._jumped = 0
         self._arrive = log.lane(Arrive)
         self._leave = log.lane(Abort)
-        census.quiet_until_ns = SAFE_MAX_NS
+        census.arrival_due_ns = SAFE_MAX_NS
 
     @property
     def calls(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from operator import itemgetter
 from typing import Generic, TypeVar
 
@@ -36,6 +37,10 @@ class Mailbox(Generic[T]):
         self._items.append((key, item))
         if self.wakes:
             self._alarm.fire()
+
+    def peek(self) -> Iterator[T]:
+        """Everything that is there, left where it is, in no order that means anything."""
+        return (item for _, item in self._items)
 
     def take(self) -> list[T]:
         """Everything that is there, in the order of keys; the mailbox is empty then."""

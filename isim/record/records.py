@@ -171,9 +171,12 @@ class Reject(Record, kw_only=True, tag="reject"):
 
 
 class Abort(Record, kw_only=True, tag="abort"):
-    """The request was cancelled from outside; its blocks are free again."""
+    """The engine let go of a request whose client had given up; its blocks are free again.
 
-    RANK: ClassVar[int] = 3
+    It does so at a moment of decision, after the output that has come by then and everybody who has arrived.
+    """
+
+    RANK: ClassVar[int] = 4
     request: Whole
     engine: Whole = 0
 

@@ -17,8 +17,9 @@ from isim.scenario.fields import Reading, Values, read_block
 from isim.scenario.figures import build_gpu, build_model, legal_splits
 from isim.scenario.nodes import Node, NodeKind
 from isim.scenario.presets.gpus import GpuSpec, LinkSpec
-from isim.scenario.schema import ENGINE, ROUTER, RUN_FILE, SCHEMA_VERSION, SIMULATION
+from isim.scenario.schema import CLIENTS, ENGINE, ROUTER, RUN_FILE, SCHEMA_VERSION, SIMULATION
 from isim.scenario.types import (
+    Clients,
     Cost,
     Engine,
     Hardware,
@@ -40,6 +41,7 @@ def build_scenario(reading: Reading, root: Node, name: str) -> Scenario | None:
     engine_values = _given(reading, values, "engine", ENGINE)
     simulation = _simulation(_given(reading, values, "simulation", SIMULATION))
     router = _given(reading, values, "router", ROUTER)
+    clients = _given(reading, values, "clients", CLIENTS)
     replicas = get("replicas")
     model = build_model(reading, block) if (block := _inner(values, "model")) else None
     gpu = _gpu(reading, block) if (block := _inner(values, "hardware")) else None
@@ -54,7 +56,7 @@ def build_scenario(reading: Reading, root: Node, name: str) -> Scenario | None:
         count = _count(reading, values, engine_values, gpu)
         _check_split(reading, values, engine_values, model)
     if reading.complaints or not (
-        gpu and count and model and engine and replicas and router and workload and cost and simulation
+        gpu and count and model and engine and replicas and router and clients and workload and cost and simulation
     ):
         return None
     return Scenario(
@@ -64,6 +66,7 @@ def build_scenario(reading: Reading, root: Node, name: str) -> Scenario | None:
         model=model,
         engine=engine,
         replicas=replicas,
+        clients=Clients(timeout_ns=clients.values["timeout"]),
         router=RouterFacts(policy=router.values["policy"], ties=router.values["ties"]),
         workload=workload,
         cost=cost,

@@ -17,6 +17,7 @@ from isim.scenario.figures import GPU_KEYS, MODEL_KEYS, RUN_FILE_SOURCE
 from isim.scenario.presets.gpus import GPUS
 from isim.scenario.resolve_workload import Number, Tree, moved_workload, slo_tree, workload_tree
 from isim.scenario.types import (
+    Clients,
     Cost,
     Engine,
     Hardware,
@@ -45,6 +46,7 @@ def resolved_yaml(scenario: Scenario) -> str:
         "model": _model(scenario.model),
         "engine": _engine(scenario.engine),
         "replicas": scenario.replicas,
+        "clients": _clients(scenario.clients),
         "router": {"policy": scenario.router.policy.value, "ties": scenario.router.ties.value},
         "workload": workload_tree(scenario.workload),
         "cost": _cost(scenario.cost),
@@ -155,6 +157,11 @@ def _cost(cost: Cost) -> Tree:
     tree |= {key: Number(write_share(share)) for key, share in shares.items() if share is not None}
     tree |= {key: write_quantity(time, Dimension.DURATION) for key, time in times.items() if time is not None}
     return tree
+
+
+def _clients(clients: Clients) -> Tree:
+    timeout_ns = clients.timeout_ns
+    return {"timeout": None if timeout_ns is None else write_quantity(timeout_ns, Dimension.DURATION)}
 
 
 def _simulation(simulation: Simulation) -> Tree:

@@ -160,6 +160,15 @@ COST = OneOf(
     short="kind",
 )
 
+CLIENTS = Block(
+    {
+        "timeout": Field(
+            quantity(Dimension.DURATION, 1), "When a client cancels its request.", rule="never", nullable=True
+        ),
+    },
+    "Who sends the requests.",
+)
+
 ROUTER = Block(
     {
         "policy": Field(ROUTING, "How an engine is picked.", default=RoutingPolicy.ROUND_ROBIN),
@@ -190,6 +199,7 @@ RUN_FILE = Block(
         "engine": Field(ENGINE, "The engine, in vLLM's names."),
         "replicas": Field(whole(1, 1024), "Equal engines, each on GPUs of its own.", default=1),
         "router": Field(ROUTER, "How requests find their replica."),
+        "clients": Field(CLIENTS, "Who sends the requests."),
         "workload": Field(WORKLOAD, "What is served.", required=True),
         "cost": Field(COST, "How long a step takes.", required=True),
         "simulation": Field(SIMULATION, "How the run is done."),

@@ -321,6 +321,12 @@ class Slo(msgspec.Struct, frozen=True, kw_only=True):
     e2e: Targets = Targets()
 
 
+class Clients(msgspec.Struct, frozen=True, kw_only=True):
+    """A client gives up `timeout_ns` after it sent its request; None: it waits for ever."""
+
+    timeout_ns: int | None
+
+
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """`replicas` equal engines, each on GPUs of its own; the router decides only where there are several."""
 
@@ -331,6 +337,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     engine: Engine
     replicas: int
     router: RouterFacts
+    clients: Clients
     workload: Workload
     cost: Cost
     simulation: Simulation

@@ -1,7 +1,8 @@
 """Who is in the system: every request is counted in once and out once, and the run ends when nobody is left.
 
-It also holds the outlook: the time before which nobody new comes. An engine that knows it need not be woken by
-arrivals it could do nothing about yet. It is a promise of whoever makes the arrivals; 0 promises nothing.
+It also holds the outlook: the time before which nobody new comes and nobody gives up. An engine that knows it need not
+be woken by what it could do nothing about yet. It is a promise of whoever makes arrivals and cancellations; 0 promises
+nothing.
 """
 
 from __future__ import annotations
@@ -16,11 +17,17 @@ class Census:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._closed = False
-        self.quiet_until_ns = 0
+        self.arrival_due_ns = 0
+        self.patient_until_ns = SAFE_MAX_NS
         self.arrived = 0
         self.completed = 0
         self.rejected = 0
         self.aborted = 0
+
+    @property
+    def quiet_until_ns(self) -> int:
+        """No engine has news before this time."""
+        return min(self.arrival_due_ns, self.patient_until_ns)
 
     @property
     def present(self) -> int:
@@ -30,7 +37,7 @@ class Census:
         """No request will come any more."""
         self._closed = True
         if foresight:
-            self.quiet_until_ns = SAFE_MAX_NS
+            self.arrival_due_ns = SAFE_MAX_NS
         self.settle()
 
     def settle(self) -> None:

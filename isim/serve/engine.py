@@ -33,7 +33,7 @@ from isim.policy.vllm.plan import Outcome, Plan
 from isim.policy.vllm.scheduler import Scheduler
 from isim.record.errors import IsimError
 from isim.record.log import Log
-from isim.record.records import Stretch, Turn
+from isim.record.records import Abort, Stretch, Turn
 from isim.serve.census import Census
 from isim.workload.request import Request
 
@@ -47,6 +47,15 @@ Waits = Generator[Alarm, None, None]
 
 class NoHeadway(IsimError):  # noqa: N818 - it names what the engine does
     """The scheduler's rules go in circles without any time passing."""
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """A client has given up on a request it sent here."""
+
+    request: int
+
+
+Message = Request | Cancel
 
 
 class _Run(msgspec.Struct):
@@ -84,6 +93,7 @@ class Engine:
         self.now_ns = 0
         self.log = log
         self._emit = log.lane(Turn, number)
+        self._cancelled = log.lane(Abort, number)
         self._kernel = kernel
         self._cost = cost
         self._name = f"engine {number}"
@@ -93,34 +103,38 @@ class Engine:
         self._busy_until_ns = 0
         self._outcome: Outcome | None = None
         self.left = 0
-        """Requests that finished here, as far as this engine has come."""
+        """Requests that finished or were cancelled here, as far as this engine has come."""
         self._completed = 0
+        self._aborted = 0
         self._reach = _FIRST_REACH
         self._turns_ahead = 0
         self._spent = 0
         self._leases = 0
         self._idle_turns = 0
         self._alarm = kernel.spawn(self._name, Rank.ENGINE, self._body).alarm
-        self.mailbox: Mailbox[Request] = Mailbox(self._alarm)
+        self.mailbox: Mailbox[Message] = Mailbox(self._alarm)
 
     # ---- what a test may replace
 
     def take_in(self) -> None:
-        """Queue everybody who has arrived by now."""
+        """Queue everybody who has arrived by now, then let go of whom clients have given up on."""
         if not len(self.mailbox):
             return
         add = self.scheduler.add
-        for request in self.mailbox.take():
-            prompt = request.prompt
+        for message in self.mailbox.take():
+            if isinstance(message, Cancel):
+                self._cancel(message.request)
+                continue
+            prompt = message.prompt
             add(
-                request.index,
-                request.id,
-                request.input_tokens,
-                request.output_tokens,
-                request.priority,
-                request.arrival_ns,
-                prompt and shareable(prompt, request.id),
-                request.quotable,
+                message.index,
+                message.id,
+                message.input_tokens,
+                message.output_tokens,
+                message.priority,
+                message.arrival_ns,
+                prompt and shareable(prompt, message.id),
+                message.quotable,
             )
 
     def has_news(self) -> bool:
@@ -203,10 +217,23 @@ class Engine:
         self.log.reach(time_ns)
         self._kernel.spend(self._spent, self._name)
         self._spent = 0
-        if self._completed:
+        if self._completed or self._aborted:
             self.census.completed += self._completed
-            self._completed = 0
+            self.census.aborted += self._aborted
+            self._completed = self._aborted = 0
             self.census.settle()
+
+    def has(self, request: int) -> bool:
+        """Whether a request that was sent here is still here, as far as this engine has come."""
+        return request in self.scheduler.live or any(
+            isinstance(message, Request) and message.index == request for message in self.mailbox.peek()
+        )
+
+    def _cancel(self, request: int) -> None:
+        if self.scheduler.abort(request):
+            self._cancelled(Abort(time_ns=self.now_ns, request=request, engine=self.number))
+            self.left += 1
+            self._aborted += 1
 
     def _finish(self, requests: int) -> None:
         self.left += requests
@@ -282,8 +309,8 @@ class Engine:
         mailbox.wakes = True
         while kernel.now_ns < ends_ns[turn]:
             yield self._alarm.wait()
-            if self.has_news():
-                self.take_in()
+            if mailbox.wakes and self.has_news():
+                mailbox.wakes = False
                 sooner = max(soonest, bisect_left(ends_ns, kernel.now_ns))
                 if sooner < turn:
                     turn = sooner

@@ -15,6 +15,7 @@ from isim.policy.vllm.refusal import refusal
 from isim.record.log import Log
 from isim.record.records import Arrive, EngineLimits, Reject, RouterFacts
 from isim.serve.census import Census
+from isim.serve.clients import Clients
 from isim.serve.engine import Engine
 from isim.workload.request import Request
 
@@ -35,6 +36,8 @@ class Router:
         self._routing: Routing | None = None
         self._ties: Stream | None = None
         self._counted = [0] * len(engines)
+        self.clients: Clients | None = None
+        """Who gives up after a while, if anybody does."""
         self.mailbox: Mailbox[Request] = Mailbox(kernel.spawn("router", Rank.RELEASE, self._body).alarm)
 
     def choose_by(self, facts: RouterFacts, seed: int) -> None:
@@ -83,7 +86,9 @@ class Router:
         if reason is None:
             if routing is not None:
                 routing.sent(engine, beginning)
-            self._engines[engine].mailbox.put((request.index,), request)
+            self._engines[engine].mailbox.put((0, request.index), request)
+            if self.clients is not None:
+                self.clients.sent(request.index, engine)
             return
         self._reject(Reject(time_ns=now_ns, request=request.index, engine=engine, reason=reason))
         self._census.rejected += 1
