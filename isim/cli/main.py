@@ -71,6 +71,11 @@ def _parser() -> argparse.ArgumentParser:
     validate.add_argument("file", metavar="FILE", help="run file, YAML or JSON")
     _set_argument(validate)
     validate.set_defaults(verb=_validate)
+    export = verbs.add_parser("export", help="write a workload as a request file", description="Write all requests.")
+    export.add_argument("file", metavar="FILE", help="run file, or log.jsonl.zst of a run")
+    export.add_argument("--out", metavar="REQUESTS", required=True, help="new file: CSV if it ends in .csv, else JSONL")
+    _set_argument(export)
+    export.set_defaults(verb=_export)
     presets = verbs.add_parser("presets", help="list GPUs and models known by name", description="List presets.")
     presets.add_argument("what", nargs="?", choices=("gpus", "models"), help="only these")
     presets.set_defaults(verb=_presets)
@@ -122,6 +127,12 @@ def _validate(arguments: argparse.Namespace) -> int:
     from isim.cli.validate import validate
 
     return validate(arguments.file, arguments.set)
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    from isim.cli.export import export
+
+    return export(arguments.file, arguments.out, arguments.set)
 
 
 def _presets(arguments: argparse.Namespace) -> int:
