@@ -114,6 +114,7 @@ def _capacity(scenario: Scenario) -> KvCapacity:
         max_num_batched_tokens=engine.max_num_batched_tokens,
         max_model_len=engine.max_model_len,
         num_gpu_blocks_override=engine.num_gpu_blocks_override,
+        expert_parallel=engine.enable_expert_parallel is True,
     )
     return kv_capacity(scenario.model.spec, scenario.hardware.gpu, _precision(scenario), limits)
 
@@ -150,6 +151,7 @@ def _cost(scenario: Scenario) -> CostModel:
         max_num_batched_tokens=engine.max_num_batched_tokens,
         async_scheduling=engine.async_scheduling,
         allow_unpublished_rate=cost.unpublished_rate is UnpublishedRate.NONE,
+        expert_parallel=engine.enable_expert_parallel is True,
         factors=_factors(cost),
     )
     return roofline(inputs)

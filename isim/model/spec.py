@@ -134,6 +134,11 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
         """Whether every layer is full attention and a gated MLP, and nothing is quantised."""
         return self.layers is UNSET and self.quantization is UNSET
 
+    @property
+    def has_experts(self) -> bool:
+        """Whether any layer routes tokens to experts."""
+        return any(hasattr(run.ffn, "experts") for run in self.layers or ())
+
     def source_of(self, figure: str) -> str:
         """Where this figure comes from; 'not stated' when nobody said."""
         texts = {source.figure: source.text for source in self.sources}

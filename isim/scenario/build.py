@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import UNSET
+
 from isim.model.arithmetic import check_tensor_parallel
 from isim.model.spec import ModelError, precision_of
 from isim.record.records import LinearCoefficients, RouterFacts
 from isim.scenario.build_workload import build_slo, build_workload
 from isim.scenario.defaults import default_batch
 from isim.scenario.fields import Reading, Values, read_block
-from isim.scenario.figures import build_gpu, build_model, legal_splits
+from isim.scenario.figures import build_gpu, build_model, legal_splits, with_rates
 from isim.scenario.nodes import Node, NodeKind
 from isim.scenario.presets.gpus import GpuSpec, LinkSpec
 from isim.scenario.schema import CLIENTS, ENGINE, ROUTER, RUN_FILE, SCHEMA_VERSION, SIMULATION
@@ -45,6 +47,7 @@ def build_scenario(reading: Reading, root: Node, name: str) -> Scenario | None:
     replicas = get("replicas")
     model = build_model(reading, block) if (block := _inner(values, "model")) else None
     gpu = _gpu(reading, block) if (block := _inner(values, "hardware")) else None
+    model = with_rates(model, gpu, _inner(values, "model"))
     workload = build_workload(reading, block) if (block := _inner(values, "workload")) else None
     slo = build_slo(reading, block) if (block := _inner(values, "slo")) else None
     cost = _cost(reading, block) if (block := _inner(values, "cost")) else None
@@ -139,13 +142,19 @@ def _check_split(reading: Reading, values: Values, engine: Values, model: Model 
     ranks = engine.values.get("tensor_parallel_size")
     if ranks is None or model is None:
         return
+    whole_experts = engine.values.get("enable_expert_parallel") is True
+    if whole_experts and not model.spec.has_experts:
+        message = f"expected false, as {model.spec.name} has no experts, found true"
+        reading.complain(engine.where("enable_expert_parallel"), engine.at("enable_expert_parallel"), message)
     try:
-        check_tensor_parallel(model.spec, ranks)
-    except ModelError:
+        check_tensor_parallel(model.spec, ranks, whole_experts)
+    except ModelError as error:
         spec = model.spec
         cited = reading.cite(values.values["model"], "name", spec.name)
         heads = f"{spec.num_attention_heads} attention and {spec.num_key_value_heads} key-value heads"
         message = f"expected one of {legal_splits(spec)}, into which {heads} can be split, found {ranks}; {cited}"
+        if not spec.plain:
+            message = f"{str(error).partition(': ')[2]}; {cited}"
         reading.complain(engine.where("tensor_parallel_size"), engine.at("tensor_parallel_size"), message)
 
 
@@ -169,6 +178,7 @@ def _engine(reading: Reading, values: Values, gpu: GpuSpec | None, model: Model 
         auto = precision_of(model.spec, weights=model.weight_dtype, activations=model.activation_dtype)
         found["kv_cache_dtype"] = auto.kv_cache
     found["gpu_memory_utilization_ppm"] = found.pop("gpu_memory_utilization")
+    found["enable_expert_parallel"] = found["enable_expert_parallel"] or UNSET
     return Engine(**found)
 
 

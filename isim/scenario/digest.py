@@ -1,7 +1,8 @@
 """The digest of a scenario: equal for scenarios whose runs cannot differ in any number.
 
-Left out are the run's name, `max_events` and `max_stretch`, the sources of figures, and the paths of the workload's
-files: what they hold is told by the digest of the workload, and where they lie changes nothing.
+Left out are the run's name, `max_events` and `max_stretch`, the sources of figures, and the paths of files: what
+a trace holds is told by the digest of the workload, what a config holds by its figures, and where they lie changes
+nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ def scenario_digest(scenario: Scenario) -> str:
     plain = msgspec.to_builtins(scenario)
     del plain["name"], plain["simulation"]["max_events"], plain["simulation"]["max_stretch"]
     del plain["hardware"]["gpu"]["sources"], plain["model"]["spec"]["sources"]
+    plain["model"].pop("path", None)
+    plain["model"]["spec"].pop("assumptions", None)
     _forget_paths(plain["workload"])
     return hashlib.sha256(msgspec.json.encode(plain, order="deterministic")).hexdigest()
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from isim.scenario.build import build_scenario
 from isim.scenario.errors import Place, ScenarioError
 from isim.scenario.fields import Block, Field, Named, OneOf, Reading
+from isim.scenario.figures import CONFIG_ENDING
 from isim.scenario.nodes import MAX_DEPTH, MAX_FILE_BYTES, Node, NodeKind, decode, parse, printable
 from isim.scenario.schema import RUN_FILE
 from isim.scenario.types import Scenario
@@ -75,7 +76,7 @@ def _apply(reading: Reading, root: Node, number: int, override: str) -> None:
             return
         parent.entries[key] = (name_place, block)
         parent = block
-    if keys[-1] == "path":
+    if keys[-1] == "path" or (keys[0] == "model" and value.raw.endswith(CONFIG_ENDING)):
         value.raw = _from_here(value.raw, reading.file)
     parent.entries[keys[-1]] = (place, value)
 

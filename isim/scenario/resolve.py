@@ -58,9 +58,12 @@ def resolved_yaml(scenario: Scenario) -> str:
 
 
 def relocated(scenario: Scenario, from_dir: str | os.PathLike[str], to_dir: str | os.PathLike[str]) -> Scenario:
-    """The scenario with a trace's relative path as seen from `to_dir` instead of `from_dir`."""
+    """The scenario with the relative paths of traces and config as seen from `to_dir` instead of `from_dir`."""
     moved = moved_workload(scenario.workload, lambda path: _seen_from(path, from_dir, to_dir))
-    return msgspec.structs.replace(scenario, workload=moved)
+    model = scenario.model
+    if model.path:
+        model = msgspec.structs.replace(model, path=_seen_from(model.path, from_dir, to_dir))
+    return msgspec.structs.replace(scenario, workload=moved, model=model)
 
 
 def _seen_from(path: str, from_dir: str | os.PathLike[str], to_dir: str | os.PathLike[str]) -> str:
@@ -129,6 +132,12 @@ def _hardware(hardware: Hardware) -> Tree:
 
 
 def _model(model: Model) -> Tree:
+    if model.path:
+        return {
+            "name": model.path,
+            "weight_dtype": model.weight_dtype.value,
+            "activation_dtype": model.activation_dtype.value,
+        }
     figures = _replaced(model.spec, MODEL_KEYS, MODELS.get(model.spec.name))
     if "published_dtype" in figures:
         figures["published_dtype"] = figures["published_dtype"].value

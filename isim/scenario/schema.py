@@ -88,14 +88,17 @@ MODEL_FIGURES = {
 MODEL = Block(
     {
         "name": Field(
-            TEXT, "Name of a built-in model (`isim presets models`), or of the one described here.", required=True
+            TEXT,
+            "Name of a built-in model (`isim presets models`) or of the one described here, or the path of a Hugging "
+            "Face config.json, relative to the run file.",
+            required=True,
         ),
         "weight_dtype": Field(DTYPE, "Number type of the linear layers' weights.", rule="that of the checkpoint"),
         "activation_dtype": Field(DTYPE, "Number type of their inputs.", rule="that of the unquantised model"),
         **MODEL_FIGURES,
         "source": Field(TEXT, "Where the figures given here come from.", rule="the run file"),
     },
-    "A model by its name, or by its figures; figures given beside a built-in name replace the built-in ones.",
+    "A model by its name, its figures, or its config.json; figures given beside a built-in name replace those.",
     short="name",
 )
 
@@ -103,6 +106,9 @@ ENGINE = Block(
     {
         "version": Field(VERSION, "The vLLM whose scheduler is followed; 0.20 is 0.21.", default=EngineVersion.V021),
         "tensor_parallel_size": Field(whole(1, 4096), "GPUs that share each layer.", default=1),
+        "enable_expert_parallel": Field(
+            BOOLEAN, "Whether those GPUs hold whole experts instead of a slice of each.", rule="false"
+        ),
         "max_num_seqs": Field(COUNT, "Most requests that run at once.", rule="vLLM's default for the GPU"),
         "max_num_batched_tokens": Field(TOKENS, "Token budget of a step.", rule="vLLM's default for the GPU"),
         "block_size": Field(whole(1, 1 << 20), "Tokens in a KV block.", default=16),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from isim.model.spec import Dtype, ModelSpec
 from isim.record.records import EngineVersion, LinearCoefficients, RouterFacts, SchedulingPolicy
@@ -36,16 +37,19 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
+    """`path` is that of the config.json the spec was read from, relative to the run file; left out without one."""
+
     spec: ModelSpec
     weight_dtype: Dtype
     activation_dtype: Dtype
+    path: str | UnsetType = UNSET
 
 
 class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """One vLLM engine in its own names, every default applied.
 
     `num_gpu_blocks_override` counts the null block, as vLLM's does; None: the pool is derived from the memory.
-    `long_prefill_token_threshold` 0 is off.
+    `long_prefill_token_threshold` 0 is off. `enable_expert_parallel` is True or left out.
     """
 
     version: EngineVersion
@@ -63,6 +67,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     num_gpu_blocks_override: int | None
     max_model_len: int
     scheduling_policy: SchedulingPolicy
+    enable_expert_parallel: bool | UnsetType = UNSET
 
 
 class Constant(msgspec.Struct, frozen=True, kw_only=True, tag="constant"):

@@ -174,7 +174,13 @@ _TABLE: tuple[GpuSpec, ...] = (
         name="b200",
         memory_bytes=_gib(17836),
         memory_bandwidth_bytes_per_s=7700 * _GIGA,
-        dense_flops=_half_rates(2250 * _TERA, float8_e4m3=4500 * _TERA, int8=4500 * _TERA, float32=75 * _TERA),
+        dense_flops=_half_rates(
+            2250 * _TERA,
+            float8_e4m3=4500 * _TERA,
+            float4_e2m1=9000 * _TERA,
+            int8=4500 * _TERA,
+            float32=75 * _TERA,
+        ),
         link=_NVLINK5,
         sources=_sources(
             "NVIDIA Blackwell datasheet, HGX B200 (180 GB)",
