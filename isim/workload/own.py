@@ -16,7 +16,8 @@
                     whatever `prefix_id` names, the same for all requests that name it; what follows is the
                     request's own. Names that start with p: or o: are isim's.
     session         optional: text, the conversation the request belongs to
-    class           optional: text, the kind of traffic; results are also told for each class apart
+    class           optional: text, the kind of traffic; results are also told for each class apart,
+                    of which there are at most 64
     quotable        optional: true if later prompts may repeat the output of this request, which then has an id
     prompt          optional, JSON Lines only, instead of prefix_id: a list of [group, start, count], the first tokens
                     of the prompt as tokens start to start + count - 1 of a group; what follows is the request's own.
@@ -59,6 +60,7 @@ COLUMNS = (
 )
 _EXTRAS = ("prefix_id", "prefix_tokens", "server_input_tokens", "session", "class", "quotable")
 MAX_ID_CHARACTERS = 256
+MAX_CLASSES = 64
 MAX_PRIORITY = 1_000_000_000
 MAX_PLACE = (1 << 53) - 1 - MAX_TOKENS
 """No token of a group has a greater number than this and a prompt's length."""
@@ -87,6 +89,7 @@ class _Reader:
         self._place = place
         self._notes = notes
         self._names: set[str] | None = None
+        self._classes: set[str] = set()
         self._rounded = False
 
     def rows(self, cells: Iterator[Cells]) -> Iterator[Row]:
@@ -112,6 +115,10 @@ class _Reader:
         for key in ("session", "class"):
             if not is_name(fields.get(key) or "-"):
                 self._complain(line, key, f"1 to {MAX_ID_CHARACTERS} printable characters", fields[key])
+        if fields.get("class"):
+            self._classes.add(fields["class"])
+            if len(self._classes) > MAX_CLASSES:
+                self._complain(line, "class", f"at most {MAX_CLASSES} different classes", fields["class"])
         quotable = fields.get("quotable") or "false"
         if quotable not in ("true", "false") or (quotable == "true" and not fields.get("id")):
             self._complain(line, "quotable", "true or false, and an id where it is true", quotable)
