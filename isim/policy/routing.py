@@ -45,10 +45,3 @@ class Routing:
         if self._facts.ties is TieBreak.SEEDED:
             return tied[bits * len(tied) >> 64]
         return tied[0]
-
-
-def shared_beginning(prompt: tuple[tuple[str, int, int], ...] | None, name: str) -> str | None:
-    """The group of a prompt's first run, unless it is the request's own."""
-    if not prompt or prompt[0][0] == f"p:{name}":
-        return None
-    return prompt[0][0]

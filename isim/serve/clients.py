@@ -15,7 +15,8 @@ from isim.kernel.alarm import Alarm
 from isim.kernel.clock import SAFE_MAX_NS, Rank
 from isim.kernel.kernel import Kernel
 from isim.serve.census import Census
-from isim.serve.engine import Cancel, Engine
+from isim.serve.engine import Engine
+from isim.serve.message import Cancel
 
 
 class Clients:

@@ -29,12 +29,14 @@ from isim.kernel.arbiter import Arbiter, Lease
 from isim.kernel.clock import Rank
 from isim.kernel.kernel import Kernel
 from isim.kernel.mailbox import Mailbox
+from isim.policy.prompt import shareable
 from isim.policy.vllm.plan import Outcome, Plan
 from isim.policy.vllm.scheduler import Scheduler
 from isim.record.errors import IsimError
 from isim.record.log import Log
 from isim.record.records import Abort, Stretch, Turn
 from isim.serve.census import Census
+from isim.serve.message import Cancel, Message
 from isim.workload.request import Request
 
 LONGEST_STRETCH = 1 << 12
@@ -47,15 +49,6 @@ Waits = Generator[Alarm, None, None]
 
 class NoHeadway(IsimError):  # noqa: N818 - it names what the engine does
     """The scheduler's rules go in circles without any time passing."""
-
-
-class Cancel(msgspec.Struct, frozen=True):
-    """A client has given up on a request it sent here."""
-
-    request: int
-
-
-Message = Request | Cancel
 
 
 class _Run(msgspec.Struct):
@@ -400,12 +393,3 @@ class Engine:
                 turn.sampled = plan.sampled
                 turn.context = plan.context
         self._emit(turn)
-
-
-def shareable(prompt: tuple[tuple[str, int, int], ...], name: str) -> tuple[tuple[str, int, int], ...]:
-    """The runs of a prompt that another request could have too: all before its own group `p:<id>`."""
-    own = f"p:{name}"
-    for place, (group, _, _) in enumerate(prompt):
-        if group == own:
-            return prompt[:place]
-    return prompt

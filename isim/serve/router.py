@@ -10,7 +10,8 @@ from isim.kernel.alarm import Alarm
 from isim.kernel.clock import Rank
 from isim.kernel.kernel import Kernel
 from isim.kernel.mailbox import Mailbox
-from isim.policy.routing import Routing, shared_beginning
+from isim.policy.prompt import shared_beginning
+from isim.policy.routing import Routing
 from isim.policy.vllm.refusal import refusal
 from isim.record.log import Log
 from isim.record.records import Arrive, EngineLimits, Reject, RouterFacts

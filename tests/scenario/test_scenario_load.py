@@ -234,7 +234,7 @@ simulation:
 
 def test_all_complaints_come_at_once_in_order() -> None:
     engine = "run.yaml:9:25: engine.tensor_parallel_size: expected"
-    top = "schema_version, name, hardware, model, engine, replicas, router, workload, cost, simulation, slo"
+    top = "schema_version, name, hardware, model, engine, replicas, router, clients, workload, cost, simulation, slo"
     lines = complaints(EVERYTHING_WRONG)
     model_line = lines.pop(3)
     assert model_line.startswith("run.yaml:6:3: model.weigth_dtype: expected one of the keys name, weight_dtype, ")
