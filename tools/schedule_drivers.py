@@ -263,7 +263,7 @@ class CaseEngine(Engine):
         self._jumped = 0
         self._arrive = log.lane(Arrive)
         self._leave = log.lane(Abort)
-        census.arrival_due_ns = SAFE_MAX_NS
+        census.expect_arrival(SAFE_MAX_NS)
 
     @property
     def calls(self) -> int:

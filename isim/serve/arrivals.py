@@ -29,7 +29,7 @@ def send(
             if request.arrival_ns != now_ns:
                 now_ns = request.arrival_ns
                 if foresight:
-                    census.arrival_due_ns = now_ns
+                    census.expect_arrival(now_ns)
                 alarm.set_at(now_ns)
                 yield alarm.wait()
             census.arrived += 1

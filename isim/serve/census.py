@@ -17,17 +17,24 @@ class Census:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._closed = False
-        self.arrival_due_ns = 0
-        self.patient_until_ns = SAFE_MAX_NS
+        self.quiet_until_ns = 0
+        """No engine has news before this time."""
+        self._arrival_due_ns = 0
+        self._patient_until_ns = SAFE_MAX_NS
         self.arrived = 0
         self.completed = 0
         self.rejected = 0
         self.aborted = 0
 
-    @property
-    def quiet_until_ns(self) -> int:
-        """No engine has news before this time."""
-        return min(self.arrival_due_ns, self.patient_until_ns)
+    def expect_arrival(self, time_ns: int) -> None:
+        """Nobody new comes before this time."""
+        self._arrival_due_ns = time_ns
+        self.quiet_until_ns = min(time_ns, self._patient_until_ns)
+
+    def expect_patience(self, until_ns: int) -> None:
+        """Nobody gives up before this time."""
+        self._patient_until_ns = until_ns
+        self.quiet_until_ns = min(until_ns, self._arrival_due_ns)
 
     @property
     def present(self) -> int:
@@ -37,7 +44,7 @@ class Census:
         """No request will come any more."""
         self._closed = True
         if foresight:
-            self.arrival_due_ns = SAFE_MAX_NS
+            self.expect_arrival(SAFE_MAX_NS)
         self.settle()
 
     def settle(self) -> None:

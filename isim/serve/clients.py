@@ -39,7 +39,7 @@ class Clients:
             self._wait(gives_up_ns)
 
     def _wait(self, gives_up_ns: int) -> None:
-        self._census.patient_until_ns = gives_up_ns
+        self._census.expect_patience(gives_up_ns)
         self._alarm.set_at(gives_up_ns)
 
     def _body(self, actor: Actor) -> Generator[Alarm, None, None]:
@@ -55,4 +55,4 @@ class Clients:
             if patient:
                 self._wait(patient[0][0])
             else:
-                self._census.patient_until_ns = SAFE_MAX_NS
+                self._census.expect_patience(SAFE_MAX_NS)
