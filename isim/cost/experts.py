@@ -2,8 +2,10 @@
 
 Under uniform routing the tokens of a step are expected to meet E * (1 - (1 - k/E)^T) of E experts, k for each of T
 tokens; real routing is more skewed and meets fewer, so this is an upper bound of the weights that are read. The rows of
-an expert are padded to the tile of the kernel. With expert parallelism the slowest rank counts: the expected load of
-the fullest of R ranks is taken as mean + sqrt(2 * ln R * mean), the usual bound of the greatest of R Poisson counts.
+an expert are padded to the tile of the kernel: half a tile each on average, and a whole tile at least. With expert
+parallelism the slowest rank counts: the expected load of the fullest of R ranks is taken as
+mean + sqrt(2 * ln R * mean), the usual bound of the greatest of R Poisson counts, and the experts it meets are those
+that so many rows would meet.
 
 All of it is integers: counts of experts are in units of 2^-20, rounded up.
 """
@@ -56,9 +58,9 @@ def expert_load(ffn: Experts, tokens: int, ranks: int, expert_parallel: bool, ti
         mean = -(-rows // ranks)
         spread = math.isqrt(_TWICE_LN_2_PERMILLE * (ranks - 1).bit_length() * mean // 1000) + 1
         rows = min(mean + spread, tokens * min(ffn.experts_per_token, held))
-        met = min(tokens, -(-rows * ffn.experts // (ffn.experts_per_token * held)))
+        met = -(-rows * ffn.experts // (ffn.experts_per_token * held))
     distinct = distinct_experts(ffn.experts, ffn.experts_per_token, met, held)
     distinct = max(1, min(distinct, rows * EXPERT_UNIT))
-    tiles = -(-rows * EXPERT_UNIT // (distinct * tile_rows))
-    padded = -(-distinct * tile_rows * tiles // EXPERT_UNIT)
+    tiles = -(-distinct * tile_rows // EXPERT_UNIT)
+    padded = max(tiles, rows + -(-distinct * (tile_rows - 1) // (2 * EXPERT_UNIT)))
     return ExpertLoad(rows, padded, distinct)

@@ -152,11 +152,12 @@ def _gib(size_bytes: int) -> str:
     return f"{size_bytes / _GIB:.2f} GiB"
 
 
-def _no_room(model: ModelSpec, gpu: GpuSpec, ranks: int, rows: tuple[tuple[str, int], ...]) -> CapacityError:
+def _no_room(model: ModelSpec, gpu: GpuSpec, limits: MemoryLimits, rows: tuple[tuple[str, int], ...]) -> CapacityError:
+    ranks, expert_parallel = limits.tensor_parallel_size, limits.expert_parallel
     share = rows[0][1]
     what, most = min(rows[1:], key=lambda row: row[1])
     left = sum(amount for _, amount in rows)
-    larger = [str(each) for each in legal_tensor_parallel(model) if each > ranks]
+    larger = [str(each) for each in legal_tensor_parallel(model, expert_parallel) if each > ranks]
     split = f"a larger engine.tensor_parallel_size ({', '.join(larger)})" if larger and gpu.link else ""
     ways = [split, "a larger GPU", "narrower weights", "smaller max_num_batched_tokens or max_num_seqs"]
     return CapacityError(
@@ -179,7 +180,6 @@ def kv_capacity(
     Source: vLLM 0.21, GPUWorker.determine_available_memory and get_num_blocks.
     """
     _check(limits)
-    ranks = limits.tensor_parallel_size
     block_bytes, longest_blocks, notes = _blocks(model, precision, limits)
     rows = _derivation(model, gpu, precision, limits, factors or MemoryFactors())
     left = sum(amount for _, amount in rows)
@@ -187,7 +187,7 @@ def kv_capacity(
     override = limits.num_gpu_blocks_override
     blocks = derived if override is None else override
     if blocks is None:
-        raise _no_room(model, gpu, ranks, rows)
+        raise _no_room(model, gpu, limits, rows)
     if override is not None:
         beside = "no room at all" if derived is None else f"{derived}"
         notes.append(f"num_gpu_blocks_override {override} is used; derived: {beside}")

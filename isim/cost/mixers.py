@@ -14,6 +14,7 @@ import msgspec
 from isim.cost.factors import Pace
 from isim.model.arithmetic import attended_pairs
 from isim.model.groups import mixer_state_bytes, mixer_token_bits
+from isim.model.layered import STATE_FLOPS
 from isim.model.layers import (
     ChunkedAttention,
     GatedDelta,
@@ -151,10 +152,6 @@ def mixer_ticks(run: LayerRun, ranks: int, precision: Precision, paces: Paces) -
         window=mixer.window_tokens if isinstance(mixer, SlidingAttention) else 0,
         chunk_tokens=mixer.chunk_tokens if isinstance(mixer, ChunkedAttention) else 0,
     )
-
-
-STATE_FLOPS = 7
-"""Operations for each number of a state and token: decay 1, reading by the key 2, update 2, reading by the query 2."""
 
 
 def _state_row(mixer: GatedDelta | Mamba2, ranks: int) -> int:

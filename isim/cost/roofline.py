@@ -330,8 +330,9 @@ class RooflineCost:
     @property
     def provenance(self) -> tuple[str, ...]:
         model, gpu = self.inputs.model, self.inputs.gpu
+        model_figures = ("*", "layers") if model.layers else ("*",)
         found = [
-            f"model {model.name}: {model.source_of('*')}",
+            *(f"model {model.name}: {text}" for text in dict.fromkeys(map(model.source_of, model_figures))),
             f"memory bandwidth of {gpu.name}: {gpu.source_of('memory_bandwidth_bytes_per_s')}",
             f"dense rates of {gpu.name}: {gpu.source_of('dense_flops')}",
         ]

@@ -292,6 +292,10 @@ def token_flops(model: ModelSpec, context_tokens: int) -> int:
     Twice the matrix elements of the layers and the LM head, plus attention over context_tokens + 1 keys; norms,
     rotation and activation functions are not matrix products and are left out.
     """
+    if not model.plain:
+        from isim.model.layered import layered_token_flops
+
+        return layered_token_flops(model, context_tokens)
     shape = rank_shape(model, 1)
     layer = sum(gemm.flops(1) for gemm in layer_gemms(shape))
     layer += attended_pairs(1, context_tokens) * attention_flops_per_pair(shape)

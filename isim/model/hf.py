@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from isim.model.hf_config import Config, ConfigError, open_config, read_json
+from isim.model.hf_config import Config, ConfigError, open_config, read_json, short_path
 from isim.model.hf_keys import FAMILIES, MTP_KEYS, NO_COST, NOT_SUPPORTED_TYPES, ONLY, Family
 from isim.model.hf_layers import read_layers
 from isim.model.hf_quant import KEY, read_quantization
@@ -28,9 +28,8 @@ _STRETCHED = ("linear", "dynamic", "yarn")
 
 def model_name(path: str | os.PathLike[str]) -> str:
     """What to call a model of this path: its folder for a `config.json`, else the file's name without its ending."""
-    stem, _ = os.path.splitext(os.path.basename(os.fspath(path)))
-    folder = os.path.basename(os.path.dirname(os.path.abspath(os.fspath(path))))
-    return folder if stem == "config" and folder else stem
+    short = short_path(os.fspath(path))
+    return os.path.dirname(short) or os.path.splitext(short)[0]
 
 
 def import_config(path: str | os.PathLike[str], name: str = "") -> ModelSpec:

@@ -88,7 +88,8 @@ class Config:
         return [key for key in self.values if key not in self._seen]
 
     def assume(self, key: str, text: str) -> None:
-        sentence = f"{self.place(key)}: {text}"
+        """Add a sentence. It names the file shortly, so that a result does not depend on where the run file lies."""
+        sentence = f"{short_path(self.path)}{self.place(key).removeprefix(self.path)}: {text}"
         if sentence not in self.assumptions:
             self.assumptions.append(sentence)
 
@@ -113,6 +114,13 @@ class Config:
             if self.values.get(key) is not None:
                 return key
         return keys[0]
+
+
+def short_path(path: str) -> str:
+    """A file's name; of a `config.json` with its folder, which tells models apart."""
+    name = os.path.basename(path)
+    folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
+    return f"{folder}/{name}" if name == "config.json" and folder else name
 
 
 def read_json(path: str) -> tuple[str, Any]:

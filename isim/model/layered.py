@@ -10,6 +10,7 @@ import msgspec
 
 from isim.model.layers import (
     LINEAR_PARTS,
+    ChunkedAttention,
     DenseMlp,
     Experts,
     GatedDelta,
@@ -18,8 +19,17 @@ from isim.model.layers import (
     Mamba2,
     Part,
     Quantization,
+    SlidingAttention,
 )
-from isim.model.matrices import Matrix, ffn_matrices, ffn_vectors, layer_runs, mixer_matrices, mixer_vectors
+from isim.model.matrices import (
+    Matrix,
+    ffn_matrices,
+    ffn_vectors,
+    layer_runs,
+    mixer_matrices,
+    mixer_vectors,
+    state_elements,
+)
 from isim.model.spec import Dtype, ModelSpec, Precision
 
 
@@ -68,6 +78,39 @@ def layered_parameters(model: ModelSpec) -> LayeredParameters:
 
 def _elements(matrices: tuple[Matrix, ...]) -> int:
     return sum(each.elements for each in matrices)
+
+
+STATE_FLOPS = 7
+"""Operations for each number of a state and token: decay 1, reading by the key 2, update 2, reading by the query 2."""
+
+
+def layered_token_flops(model: ModelSpec, context_tokens: int) -> int:
+    """Operations of the whole model to decode one token after `context_tokens` computed ones.
+
+    Twice the elements of the matrices it passes; attention over the keys it sees, absorbed where latent; states in
+    their recurrent form.
+    """
+    hidden, keys = model.hidden_size, context_tokens + 1
+    found = 2 * model.vocab_size * hidden
+    for run in layer_runs(model):
+        mixer, ffn = run.mixer, run.ffn
+        matrices = (*mixer_matrices(mixer, hidden, 1), *ffn_matrices(ffn, hidden, 1))
+        layer = 2 * _elements(tuple(each for each in matrices if not each.routed))
+        if isinstance(ffn, Experts):
+            routed = _elements(tuple(each for each in matrices if each.routed))
+            layer += 2 * routed // ffn.experts * ffn.experts_per_token
+        if isinstance(mixer, LatentAttention):
+            layer += 2 * mixer.heads * (2 * mixer.kv_lora_rank + mixer.rope_dim) * keys
+        elif isinstance(mixer, GatedDelta | Mamba2):
+            layer += STATE_FLOPS * state_elements(mixer, 1)
+        elif isinstance(mixer, SlidingAttention):
+            layer += 4 * mixer.heads * mixer.head_dim * min(keys, mixer.window_tokens)
+        elif isinstance(mixer, ChunkedAttention):
+            layer += 4 * mixer.heads * mixer.head_dim * (context_tokens % mixer.chunk_tokens + 1)
+        else:
+            layer += 4 * mixer.heads * mixer.head_dim * keys
+        found += run.count * layer
+    return found
 
 
 def split_complaints(model: ModelSpec, ranks: int, padded_vocab: int, expert_parallel: bool) -> list[str]:
