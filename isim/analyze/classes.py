@@ -1,4 +1,4 @@
-"""The same numbers for the requests of each class apart."""
+"""What became of the promises of a run, and the same numbers for the requests of each class apart."""
 
 from __future__ import annotations
 
@@ -9,21 +9,39 @@ import msgspec
 
 from isim.analyze.collect import Collector, Status
 from isim.analyze.latency import latency
-from isim.analyze.schema import RequestClass
+from isim.analyze.schema import Latency, RequestClass, SloOutcome
 from isim.analyze.slo import Measured, slo_outcome
 from isim.scenario.types import Slo
 from isim.workload.open import Label
 
 
-def class_results(
-    collector: Collector, labels: Mapping[int, Label], slo: Slo | None, measured: Measured
-) -> list[RequestClass]:
-    """One entry for each class, by name; `measured` is of all requests."""
+def outcomes(
+    collector: Collector,
+    slo: Slo | None,
+    labels: Mapping[int, Label],
+    found: Latency,
+    run: tuple[Sequence[int], int, int],
+) -> tuple[SloOutcome | None, list[RequestClass]]:
+    """What became of the promises, and the numbers of each class, by name.
+
+    `found` are the latencies of all requests; `run` are their output tokens, the first that is not warm-up, and the ns
+    from the end of the warm-up to the end of the last step.
+    """
+    output_tokens, first_measured, duration_ns = run
+    requests = collector.requests
+    measured = Measured(
+        statuses=requests.status,
+        output_tokens=output_tokens,
+        first_measured=first_measured,
+        arrived=len(requests) - first_measured,
+        duration_ns=max(0, duration_ns),
+    )
     members: dict[str, list[int]] = {}
     for request, (name, _, _) in labels.items():
         if name is not None:
             members.setdefault(name, []).append(request)
-    return [_one(collector, slo, measured, (name, members[name])) for name in sorted(members)]
+    classes = [_one(collector, slo, measured, (name, members[name])) for name in sorted(members)]
+    return None if slo is None else slo_outcome(slo, collector, measured, found), classes
 
 
 def _one(collector: Collector, slo: Slo | None, measured: Measured, named: tuple[str, list[int]]) -> RequestClass:

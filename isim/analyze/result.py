@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from isim.analyze.classes import class_results
 from isim.analyze.collect import Collector, RequestColumns, Status
 from isim.analyze.describe import warm_up_rule
 from isim.analyze.exact import share
@@ -20,13 +19,14 @@ from isim.analyze.schema import (
     Kv,
     KvDerivation,
     ReplayState,
+    RequestClass,
     Result,
     Simulated,
+    SloOutcome,
     Steps,
     Throughput,
     WarmUp,
 )
-from isim.analyze.slo import Measured, slo_outcome
 from isim.analyze.windows import (
     WarmUpCut,
     batch_over_time,
@@ -83,14 +83,13 @@ def analyze(collector: Collector, facts: Facts) -> Analysis:
     end_ns = max(first_ns, end_ns)
     steady_ns = first_ns if facts.warmup is None else cut.end_ns
     found = latency(collector, counts, cut.first_measured)
-    measured = Measured(
-        statuses=requests.status,
-        output_tokens=counts,
-        first_measured=cut.first_measured,
-        arrived=len(requests) - cut.first_measured,
-        duration_ns=max(0, end_ns - steady_ns),
-    )
-    slo, labels = facts.slo, facts.labels
+    labels = facts.labels
+    slo: SloOutcome | None = None
+    classes: list[RequestClass] = []
+    if facts.slo is not None or labels:
+        from isim.analyze.classes import outcomes  # only who promises something, or tells classes apart, pays for it
+
+        slo, classes = outcomes(collector, facts.slo, labels, found, (counts, cut.first_measured, end_ns - steady_ns))
     result = Result(
         schema=SCHEMA,
         revision=REVISION,
@@ -119,8 +118,8 @@ def analyze(collector: Collector, facts: Facts) -> Analysis:
         busy=_busy(collector, end_ns - first_ns),
         batch_over_time=batch_over_time(collector, first_ns, end_ns),
         load=load(collector, cut, last_ns, facts.capacity.usable_blocks),
-        slo=None if slo is None else slo_outcome(slo, collector, measured, found),
-        classes=class_results(collector, labels, slo, measured),
+        slo=slo,
+        classes=classes,
     )
     first = cut.first_measured
     return Analysis(result=result, collector=collector, output_tokens=counts, first_measured=first, labels=labels)

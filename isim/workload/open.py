@@ -1,4 +1,7 @@
-"""From the workload that a scenario asks for to the requests it stands for."""
+"""From the workload that a scenario asks for to the requests it stands for.
+
+What reads a kind is imported where that kind is asked for: a run pays for one of them.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from isim.scenario.types import AzureTrace, EmpiricalFile, Generated, Mixture, MooncakeTrace, Trace, Traffic, Workload
-from isim.workload.azure import azure_rows
-from isim.workload.generate import generated_notes, generated_requests
-from isim.workload.lengths import read_lengths
 from isim.workload.lines import Lines
-from isim.workload.mooncake import PLACE, mooncake_rows
-from isim.workload.own import own_rows
 from isim.workload.request import Request
 from isim.workload.rows import Part, Row, place_requests
 
@@ -58,6 +56,8 @@ class OpenWorkload:
         workload = self._workload
         self.labels = {}
         if isinstance(workload, Generated | Mixture):
+            from isim.workload.generate import generated_notes, generated_requests
+
             self.assumptions = generated_notes(workload)
             requests = generated_requests(workload, self._seed)
             return requests if isinstance(workload, Generated) else self._labelled(requests)
@@ -100,6 +100,8 @@ class OpenWorkload:
         for key in ("input_tokens", "output_tokens"):
             spec = getattr(traffic, key)
             if isinstance(spec, EmpiricalFile):
+                from isim.workload.lengths import read_lengths
+
                 where = self._where(spec.path)
                 lines = Lines(Path(where), where)
                 traffic = msgspec.structs.replace(traffic, **{key: read_lengths(lines, where)})
@@ -113,9 +115,15 @@ class OpenWorkload:
         where = self._where(workload.path)
         self._lines = lines = Lines(Path(where), where)
         if isinstance(workload, AzureTrace):
+            from isim.workload.azure import azure_rows
+
             return "column TIMESTAMP", azure_rows(lines, where)
         if isinstance(workload, MooncakeTrace):
+            from isim.workload.mooncake import PLACE, mooncake_rows
+
             return PLACE, mooncake_rows(lines, where, notes)
+        from isim.workload.own import own_rows
+
         place, rows = own_rows(lines, where, workload.format, notes)
         return f"{place} arrival", rows
 
