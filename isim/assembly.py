@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,6 +25,9 @@ from isim.serve.clients import Clients
 from isim.serve.engine import Engine
 from isim.serve.router import Router
 from isim.workload.request import Request
+
+if TYPE_CHECKING:
+    from isim.workload.feedback import Feedback
 
 _PPM = 1_000_000
 
@@ -64,7 +68,7 @@ def parts_of(scenario: Scenario) -> Parts:
 
 def wire(
     parts: Parts,
-    requests: Iterator[Request],
+    requests: Iterator[Request] | Feedback,
     log: Log,
     *,
     kernel: Kernel,
@@ -86,7 +90,12 @@ def wire(
         router.choose_by(parts.router, parts.seed)
     if parts.client_timeout_ns is not None:
         router.clients = Clients(kernel, engines, census, parts.client_timeout_ns)
-    send(kernel, requests, router.mailbox, census, foresight)
+    if isinstance(requests, Iterator):
+        send(kernel, requests, router.mailbox, census, foresight)
+    else:
+        from isim.serve.reacting import Reacting  # only a workload that reacts pays for its import
+
+        Reacting(kernel, requests, router.mailbox, census, parts.limits)
     return System(kernel=kernel, census=census, engines=engines)
 
 

@@ -16,6 +16,7 @@ from isim.model.spec import Confidence
 from isim.record.digest import log_digest
 from isim.record.log import Log
 from isim.record.records import REVISION, SCHEMA, AnyRecord, End, EngineLimits, Header, LinearCoefficients, RouterFacts
+from isim.workload.feedback import Feedback
 from isim.workload.request import Request
 
 NO_CAPACITY = KvCapacity(
@@ -45,7 +46,7 @@ class Played(msgspec.Struct, kw_only=True):
 
 def play(
     limits: EngineLimits,
-    requests: Iterator[Request],
+    requests: Iterator[Request] | Feedback,
     coefficients: LinearCoefficients,
     *,
     max_stretch: int | None = None,

@@ -7,8 +7,19 @@ nothing.
 
 from __future__ import annotations
 
+import msgspec
+
 from isim.kernel.clock import SAFE_MAX_NS
 from isim.kernel.kernel import Kernel
+from isim.kernel.mailbox import Mailbox
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """A request is over: refused, cancelled, or completed."""
+
+    request: int
+    time_ns: int
+    completed: bool
 
 
 class Census:
@@ -21,6 +32,8 @@ class Census:
         """No engine has news before this time."""
         self._arrival_due_ns = 0
         self._patient_until_ns = SAFE_MAX_NS
+        self.endings: Mailbox[Ending] | None = None
+        """Who wants to know when requests end, if anybody does."""
         self.arrived = 0
         self.completed = 0
         self.rejected = 0
@@ -35,6 +48,11 @@ class Census:
         """Nobody gives up before this time."""
         self._patient_until_ns = until_ns
         self.quiet_until_ns = min(until_ns, self._arrival_due_ns)
+
+    def tell(self, request: int, time_ns: int, *, completed: bool) -> None:
+        """Tell whoever wants to know that a request is over."""
+        if self.endings is not None:
+            self.endings.put((request,), Ending(request, time_ns, completed))
 
     @property
     def present(self) -> int:

@@ -177,7 +177,7 @@ class Engine:
                 continue
             outcome = self._outcome = scheduler.update()
             if outcome is not None:
-                self._finish(len(outcome.finished))
+                self._finish(outcome.finished)
 
     def _wait_until(self, actor: Actor, time_ns: int) -> Waits:
         """Hold the device until the clock has come to `time_ns`."""
@@ -227,10 +227,14 @@ class Engine:
             self._cancelled(Abort(time_ns=self.now_ns, request=request, engine=self.number))
             self.left += 1
             self._aborted += 1
+            self.census.tell(request, self.now_ns, completed=False)
 
-    def _finish(self, requests: int) -> None:
-        self.left += requests
-        self._completed += requests
+    def _finish(self, finished: tuple[int, ...]) -> None:
+        self.left += len(finished)
+        self._completed += len(finished)
+        if self.census.endings is not None:
+            for request in finished:
+                self.census.tell(request, self.now_ns, completed=True)
 
     def _hold(self, hold_ns: int) -> Lease:
         self._leases += 1
@@ -327,7 +331,7 @@ class Engine:
             self.now_ns = ends_ns[0]
             self._outcome = scheduler.update()
             if self._outcome is not None:
-                self._finish(len(self._outcome.finished))
+                self._finish(self._outcome.finished)
                 self._say(None)
         if done > made:
             scheduler.advance(done - made)

@@ -93,4 +93,5 @@ class Router:
             return
         self._reject(Reject(time_ns=now_ns, request=request.index, engine=engine, reason=reason))
         self._census.rejected += 1
+        self._census.tell(request.index, now_ns, completed=False)
         self._census.settle()
