@@ -98,7 +98,7 @@ def simulate(
             *parts.capacity.notes,
             *workload.assumptions,
         ),
-        provenance=cost.provenance,
+        provenance=_sources(scenario, parts),
         confidence=weakest((cost.confidence, parts.capacity.confidence)),
         workload_sha256=workload.sha256,
         labels=workload.labels,
@@ -120,6 +120,17 @@ def _header(scenario: Scenario, parts: Parts) -> Header:
         router=parts.router,
         linear_cost=scenario.cost.coefficients if isinstance(scenario.cost, Linear) else None,
     )
+
+
+def _sources(scenario: Scenario, parts: Parts) -> tuple[str, ...]:
+    """Where the figures come from that the step times and, unless it was given, the size of the KV pool rest on."""
+    model, gpu = scenario.model.spec, scenario.hardware.gpu
+    found = list(parts.cost.provenance)
+    if parts.capacity.override_blocks is None:
+        if isinstance(scenario.cost, Linear):
+            found.append(f"model {model.name}: {model.source_of('*')}")
+        found.append(f"memory of {gpu.name}: {gpu.source_of('memory_bytes')}")
+    return tuple(found)
 
 
 def _watch(progress: Progress) -> Reader:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from isim.analyze.describe import simulated
+from isim.analyze.describe import simulated, warm_up_rule
 from isim.scenario.load import read_scenario
+from isim.scenario.types import WarmupRequests
 
 HEAD = "schema_version: 1\nname: x\nhardware: { gpu: h100-sxm, count: 2 }\nmodel: llama-3.1-8b\n"
 GENERATED = """\
@@ -45,3 +46,10 @@ def test_a_trace_is_named_and_not_located() -> None:
     )
     assert said["workload"] == "Azure trace trace.csv.gz, first 5 requests, from 60 s to 90 s, time x ~0.333333333"
     assert said["cost"] == "roofline"
+
+
+def test_one_request_is_not_several() -> None:
+    one = GENERATED.replace("requests: 7", "requests: 1") + "cost: roofline\n"
+    assert words("engine: { max_model_len: 4096 }\n" + one)["workload"].startswith("1 request, Poisson")
+    assert warm_up_rule(WarmupRequests(requests=1)) == "1 request"
+    assert warm_up_rule(WarmupRequests(requests=2)) == "2 requests"

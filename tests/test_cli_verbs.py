@@ -282,3 +282,17 @@ def test_a_load_of_which_nothing_is_served_is_not_called_stable(
     assert main(["run", run_file, "--json", "--set", "workload.input_tokens=5000"]) == 4
     load = json.loads(capsys.readouterr().out)["load"]
     assert (load["state"], load["reasons"]) == (None, [])
+
+
+def test_the_figures_behind_the_pool_have_their_sources(run_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def sources(*overrides: str) -> list[str]:
+        sets = [word for override in overrides for word in ("--set", override)]
+        assert main(["run", run_file, "--json", *sets]) == 0
+        found: list[str] = json.loads(capsys.readouterr().out)["provenance"]
+        return [text.partition(":")[0] for text in found]
+
+    derived = ["model llama-3.1-8b", "memory of h100-sxm"]
+    assert sources()[-2:] == derived
+    roofline = sources("cost=roofline")
+    assert all(roofline.count(name) == 1 for name in derived)
+    assert not {*derived} & {*sources("engine.num_gpu_blocks_override=1000")}

@@ -57,7 +57,7 @@ def warm_up_rule(warmup: Warmup | None) -> str:
     if isinstance(warmup, WarmupDuration):
         return f"{decimal(warmup.duration_ns, 1_000_000_000)} s"
     if isinstance(warmup, WarmupRequests):
-        return f"{warmup.requests} requests"
+        return _requests(warmup.requests)
     return f"{decimal(warmup.share_ppm, 10_000)} % of the requests"
 
 
@@ -68,6 +68,10 @@ def decimal(numerator: int, denominator: int) -> str:
     digits = f"{scaled:09d}".rstrip("0")
     text = f"{whole}.{digits}" if digits else f"{whole}"
     return f"~{text}" if left else text
+
+
+def _requests(count: int) -> str:
+    return "1 request" if count == 1 else f"{count} requests"
 
 
 def _model(scenario: Scenario) -> str:
@@ -107,15 +111,15 @@ def _engine(scenario: Scenario) -> str:
 
 def _workload(workload: Workload) -> str:
     if isinstance(workload, Generated):
-        return f"{workload.requests} requests, {_arrivals(workload.arrivals)}; {_traffic(workload.traffic)}"
+        return f"{_requests(workload.requests)}, {_arrivals(workload.arrivals)}; {_traffic(workload.traffic)}"
     if isinstance(workload, Mixture):
         total = sum([traffic.weight for _, traffic in workload.classes])
         parts = [f"{name} {traffic.weight}/{total}, {_traffic(traffic)}" for name, traffic in workload.classes]
-        return "; ".join([f"{workload.requests} requests, {_arrivals(workload.arrivals)}", *parts])
+        return "; ".join([f"{_requests(workload.requests)}, {_arrivals(workload.arrivals)}", *parts])
     kind = f"requests ({workload.format.value})" if isinstance(workload, RequestFile) else _TRACES[type(workload)]
     parts = [f"{kind} {PurePath(workload.path).name}"]
     if workload.limit is not None:
-        parts.append(f"first {workload.limit} requests")
+        parts.append(f"first {_requests(workload.limit)}")
     if workload.window is not None:
         start, end = (decimal(time_ns, 10**9) for time_ns in (workload.window.start_ns, workload.window.end_ns))
         parts.append(f"from {start} s to {end} s")
