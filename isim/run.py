@@ -70,7 +70,7 @@ def simulate(
     header = _header(scenario, parts)
     log = Log(header, all_readers)
     kernel = Kernel(max_events=simulation.max_events, shuffle_seed=shuffle_seed, seed=simulation.seed)
-    system = wire(parts, workload.requests(), log, kernel=kernel, max_stretch=simulation.max_stretch)
+    system = wire(parts, workload.source(), log, kernel=kernel, max_stretch=simulation.max_stretch)
     kernel.run()
     census = system.census
     steps = sum(engine.scheduler.steps for engine in system.engines)

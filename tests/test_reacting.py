@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from expand import tell
 from product import Played, play
 
+from isim.cli.main import main
 from isim.record.records import (
     Arrive,
     EngineLimits,
@@ -20,10 +23,22 @@ from isim.record.records import (
     Turn,
 )
 from isim.replay import Replay
-from isim.scenario.feedback import ClosedLoop, ExponentialThink, FixedThink, Sessions
-from isim.scenario.types import Constant, Poisson, Ratio, Traffic, Uniform
+from isim.scenario.digest import scenario_digest
+from isim.scenario.load import load_scenario
+from isim.scenario.types import (
+    ClosedLoop,
+    Constant,
+    ExponentialThink,
+    FixedThink,
+    Poisson,
+    Ratio,
+    Sessions,
+    Traffic,
+    Uniform,
+)
 from isim.workload.feedback import open_feedback
 
+SCENARIOS = Path(__file__).parents[1] / "scenarios"
 PRICE = LinearCoefficients(base_ps=1_000_000, per_token_ps=0, per_request_ps=0, per_context_token_ps=0)
 """Every step takes a microsecond."""
 
@@ -155,3 +170,31 @@ def test_a_closed_loop_on_replicas_is_replayed() -> None:
         assert played.system.census.completed == 200
         sent = [record.engine for record in played.records if isinstance(record, Arrive)]
         assert min(sent.count(engine) for engine in range(3)) > 20
+
+
+@pytest.mark.parametrize("name", ["closed-loop", "sessions", "replicas"])
+def test_the_scenario_runs_and_its_resolved_form_is_the_same_run(name: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert main(["run", str(SCENARIOS / f"{name}.yaml"), "--quiet", "--out", str(out)]) == 0
+    result = json.loads((out / "result.json").read_text())
+    counts = result["counts"]
+    assert result["replay"] == "passed"
+    assert counts["arrived"] == counts["completed"] > 200
+    scenario = load_scenario(out / "scenario.yaml")
+    original = load_scenario(SCENARIOS / f"{name}.yaml")
+    assert scenario_digest(scenario) == scenario_digest(original)
+    again = tmp_path / "again"
+    assert (
+        main(["run", str(out / "scenario.yaml"), "--quiet", "--set", "simulation.max_stretch=1", "--out", str(again)])
+        == 0
+    )
+    assert json.loads((again / "result.json").read_text())["digests"] == result["digests"]
+
+
+def test_what_reacting_clients_send_cannot_be_listed_beforehand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["export", str(SCENARIOS / "sessions.yaml"), "--out", str(tmp_path / "requests.jsonl")]) == 2
+    assert "run it first" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    assert main(["validate", str(SCENARIOS / "closed-loop.yaml")]) == 0

@@ -9,8 +9,19 @@ from statistics import fmean
 
 import pytest
 
-from isim.scenario.feedback import ClosedLoop, ExponentialThink, FixedThink, Sessions, Think
-from isim.scenario.types import Constant, FixedRate, Ratio, SharedPrefix, Traffic, Uniform
+from isim.scenario.types import (
+    ClosedLoop,
+    Constant,
+    ExponentialThink,
+    FixedRate,
+    FixedThink,
+    Ratio,
+    Sessions,
+    SharedPrefix,
+    Think,
+    Traffic,
+    Uniform,
+)
 from isim.workload.feedback import Ended, open_feedback
 from isim.workload.request import Request
 

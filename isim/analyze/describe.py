@@ -12,11 +12,13 @@ from isim.scenario.types import (
     Arrivals,
     AzureTrace,
     Burst,
+    ClosedLoop,
     Constant,
     Diurnal,
     Empirical,
     EmpiricalFile,
     FixedRate,
+    FixedThink,
     Gamma,
     Generated,
     LengthSpec,
@@ -28,6 +30,7 @@ from isim.scenario.types import (
     Ratio,
     RequestFile,
     Scenario,
+    Sessions,
     Traffic,
     Uniform,
     Warmup,
@@ -109,6 +112,17 @@ def _engine(scenario: Scenario) -> str:
     return ", ".join(parts)
 
 
+def _reacting(workload: ClosedLoop | Sessions) -> str:
+    think = workload.think
+    wait = think.duration_ns if isinstance(think, FixedThink) else think.mean_ns
+    kind = "fixed" if isinstance(think, FixedThink) else "exponential, mean"
+    waits = f"think time {kind} {decimal(wait, 10**9)} s; {_traffic(workload.traffic)}"
+    if isinstance(workload, ClosedLoop):
+        return f"{workload.requests} requests of {workload.clients} clients in a closed loop, {waits}"
+    turns = _length(workload.turns)
+    return f"{workload.sessions} conversations, {_arrivals(workload.arrivals)}, turns {turns}; {waits}"
+
+
 def _workload(workload: Workload) -> str:
     if isinstance(workload, Generated):
         return f"{_requests(workload.requests)}, {_arrivals(workload.arrivals)}; {_traffic(workload.traffic)}"
@@ -116,6 +130,8 @@ def _workload(workload: Workload) -> str:
         total = sum([traffic.weight for _, traffic in workload.classes])
         parts = [f"{name} {traffic.weight}/{total}, {_traffic(traffic)}" for name, traffic in workload.classes]
         return "; ".join([f"{_requests(workload.requests)}, {_arrivals(workload.arrivals)}", *parts])
+    if isinstance(workload, ClosedLoop | Sessions):
+        return _reacting(workload)
     kind = f"requests ({workload.format.value})" if isinstance(workload, RequestFile) else _TRACES[type(workload)]
     parts = [f"{kind} {PurePath(workload.path).name}"]
     if workload.limit is not None:

@@ -21,7 +21,7 @@ from isim.record.errors import CausalityError
 from isim.record.log import Reader
 from isim.run import FinishedRun, simulate
 from isim.scenario.load import load_scenario
-from isim.scenario.types import Generated, Mixture, Scenario
+from isim.scenario.types import ClosedLoop, Generated, Mixture, Scenario, Sessions
 
 NOTHING_COMPLETED = 4
 
@@ -130,7 +130,9 @@ def _progress(scenario: Scenario, *, quiet: bool) -> AbstractContextManager[Call
     from isim.cli.progress import progress_bar
 
     workload = scenario.workload
-    return progress_bar(workload.requests if isinstance(workload, Generated | Mixture) else workload.limit)
+    if isinstance(workload, Sessions):
+        return progress_bar(None)
+    return progress_bar(workload.requests if isinstance(workload, Generated | Mixture | ClosedLoop) else workload.limit)
 
 
 def _analysis(scenario: Scenario, finished: FinishedRun, collector: Collector, replay: ReplayState) -> Analysis:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from isim.analyze.describe import simulated
@@ -20,7 +20,8 @@ def validate(file: str, sets: Sequence[str]) -> int:
     scenario = load_scenario(file, sets)
     parts = parts_of(scenario)
     workload = open_workload(scenario.workload, scenario.simulation.seed, Path(file).parent)
-    requests = sum(1 for _ in workload.requests())
+    source = workload.source()
+    requests = f"{sum(1 for _ in source):,}" if isinstance(source, Iterator) else "as many as answers lead to"
     words = simulated(scenario)
     capacity = parts.capacity
     pool = f"{capacity.usable_blocks:,} usable blocks, {bytes_text(capacity.kv_bytes)} a GPU, {capacity.source}"
@@ -31,7 +32,7 @@ def validate(file: str, sets: Sequence[str]) -> int:
         f"engine    {words.engine}",
         f"KV        {pool}",
         f"workload  {words.workload}",
-        f"requests  {requests:,}",
+        f"requests  {requests}",
         f"cost      {words.cost}",
         f"digest    {scenario_digest(scenario)}",
     ]

@@ -9,11 +9,14 @@ from isim.scenario.types import (
     Arrivals,
     AzureTrace,
     Burst,
+    ClosedLoop,
     Constant,
     Diurnal,
     Empirical,
     EmpiricalFile,
+    ExponentialThink,
     FixedRate,
+    FixedThink,
     Gamma,
     Generated,
     LengthSpec,
@@ -24,6 +27,7 @@ from isim.scenario.types import (
     Ramp,
     Ratio,
     RequestFile,
+    Sessions,
     SharedPrefix,
     Slo,
     Targets,
@@ -38,6 +42,8 @@ def build_workload(reading: Reading, values: Values) -> Workload | None:
     """The workload; None exactly when there are complaints about it."""
     if values.tag in ("generated", "mixture"):
         return _generator(reading, values)
+    if values.tag in ("closed_loop", "sessions"):
+        return _reacting(reading, values)
     get = values.values.get
     window_values = _inner(values, "window")
     window = None
@@ -99,6 +105,23 @@ def _generator(reading: Reading, values: Values) -> Workload | None:
     return Mixture(arrivals=arrivals, requests=requests, classes=tuple(classes))  # type: ignore[arg-type] # not broken
 
 
+def _reacting(reading: Reading, values: Values) -> Workload | None:
+    traffic = _traffic(reading, values)
+    think = _inner(values, "think")
+    arrivals = _arrivals(reading, block) if (block := _inner(values, "arrivals")) else None
+    turns = _length(reading, block) if (block := _inner(values, "turns")) else None
+    if values.broken or traffic is None or think is None or think.broken:
+        return None
+    waits = FixedThink(duration_ns=think.values["duration"]) if think.tag == "fixed" else None
+    waiting = {"think": waits or ExponentialThink(mean_ns=think.values["mean"]), "traffic": Traffic(**traffic)}
+    get = values.values.get
+    if values.tag == "closed_loop":
+        return ClosedLoop(clients=get("clients"), requests=get("requests"), **waiting)  # type: ignore[arg-type] # not broken
+    if arrivals is None or turns is None:
+        return None
+    return Sessions(arrivals=arrivals, sessions=get("sessions"), turns=turns, **waiting)  # type: ignore[arg-type] # not broken
+
+
 def _traffic(reading: Reading, values: Values) -> dict[str, Any] | None:
     """The fields of a Traffic but for its weight."""
     inputs = _length(reading, block) if (block := _inner(values, "input_tokens")) else None
@@ -111,7 +134,7 @@ def _traffic(reading: Reading, values: Values) -> dict[str, Any] | None:
         "output_tokens": outputs,
         "priority": values.values["priority"],
         "shared_prefix": None if prefix is None else SharedPrefix(**prefix.values),
-        "prompt_pool": values.values["prompt_pool"],
+        "prompt_pool": values.values.get("prompt_pool"),
     }
 
 

@@ -10,10 +10,12 @@ import msgspec
 from isim.scenario.types import (
     Arrivals,
     Burst,
+    ClosedLoop,
     Constant,
     Diurnal,
     Empirical,
     EmpiricalFile,
+    FixedThink,
     Gamma,
     Generated,
     LengthSpec,
@@ -22,6 +24,7 @@ from isim.scenario.types import (
     Ramp,
     Ratio,
     RequestFile,
+    Sessions,
     Slo,
     Traffic,
     Uniform,
@@ -45,6 +48,8 @@ def workload_tree(workload: Workload) -> Tree:
         return {**_generator(workload), "classes": classes}
     if isinstance(workload, Generated):
         return {**_generator(workload), **_traffic(workload.traffic)}
+    if isinstance(workload, ClosedLoop | Sessions):
+        return _reacting(workload)
     tree: Tree = {"kind": _tag(workload), "path": workload.path}
     if isinstance(workload, RequestFile):
         tree["format"] = workload.format.value
@@ -76,6 +81,8 @@ def moved_workload(workload: Workload, move: Callable[[str], str]) -> Workload:
         return msgspec.structs.replace(workload, classes=classes)
     if isinstance(workload, Generated):
         return _moved(workload, move)
+    if isinstance(workload, ClosedLoop | Sessions):
+        return msgspec.structs.replace(workload, traffic=_moved(workload.traffic, move))
     return msgspec.structs.replace(workload, path=move(workload.path))
 
 
@@ -105,6 +112,23 @@ def _rate(rate: Ratio) -> str:
 
 def _generator(workload: Generated | Mixture) -> Tree:
     return {"kind": _tag(workload), "arrivals": _arrivals(workload.arrivals), "requests": workload.requests}
+
+
+def _reacting(workload: ClosedLoop | Sessions) -> Tree:
+    tree: Tree = {"kind": _tag(workload)}
+    if isinstance(workload, ClosedLoop):
+        tree |= {"clients": workload.clients, "requests": workload.requests}
+    else:
+        tree |= {"arrivals": _arrivals(workload.arrivals), "sessions": workload.sessions}
+        tree["turns"] = _length(workload.turns)
+    think = workload.think
+    if isinstance(think, FixedThink):
+        tree["think"] = {"kind": "fixed", "duration": _time(think.duration_ns)}
+    else:
+        tree["think"] = {"kind": "exponential", "mean": _time(think.mean_ns)}
+    traffic = _traffic(workload.traffic)
+    del traffic["prompt_pool"]
+    return tree | traffic
 
 
 def _arrivals(arrivals: Arrivals) -> Tree:

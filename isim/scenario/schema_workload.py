@@ -145,6 +145,15 @@ _TRAFFIC = {
         whole(1, TOKENS_MAX), "How many prompts there are; they come over and over.", rule="no limit", nullable=True
     ),
 }
+THINK = OneOf(
+    "kind",
+    {
+        "fixed": Block({"duration": _required(DURATION, "The wait.")}, "Always the same wait."),
+        "exponential": Block({"mean": _required(TIME, "The mean wait.")}, "An exponential wait."),
+    },
+    "How long a client waits after an answer before it sends again.",
+)
+_REACTING = {key: field for key, field in _TRAFFIC.items() if key != "prompt_pool"}
 CLASS = Block(
     {"weight": Field(whole(1, 1000), "How many of the sum of all weights are of this class.", default=1), **_TRAFFIC},
     "Requests of one kind.",
@@ -173,6 +182,27 @@ WORKLOAD = OneOf(
                 "classes": Field(Named(CLASS, "The classes by their names."), "Kinds of requests.", required=True),
             },
             "Seeded random requests of several classes, in proportion to their weights.",
+        ),
+        "closed_loop": Block(
+            {
+                "clients": _required(REQUESTS, "How many clients there are; each has one request at a time."),
+                "requests": _required(REQUESTS, "How many requests, of all clients together."),
+                "think": Field(THINK, "The wait between an answer and the next request.", required=True),
+                **_REACTING,
+            },
+            "Clients that send their next request after the answer to the last one.",
+        ),
+        "sessions": Block(
+            {
+                "arrivals": Field(ARRIVALS, "When conversations begin.", required=True),
+                "sessions": _required(REQUESTS, "How many conversations."),
+                "turns": Field(
+                    LENGTH, "How many requests a conversation has; lengths count turns here.", required=True
+                ),
+                "think": Field(THINK, "The wait between an answer and the next turn.", required=True),
+                **_REACTING,
+            },
+            "Conversations: each prompt is all that was said before, answers included, and input_tokens more.",
         ),
     },
     "What is served.",

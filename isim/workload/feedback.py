@@ -24,8 +24,7 @@ import msgspec
 
 from isim.draw.fixed import ln
 from isim.draw.streams import Stream
-from isim.scenario.feedback import ClosedLoop, FixedThink, Sessions, Think
-from isim.scenario.types import Traffic
+from isim.scenario.types import ClosedLoop, FixedThink, Sessions, Think, Traffic
 from isim.workload.arrivals import arrival_times
 from isim.workload.lengths import length_of
 from isim.workload.request import MAX_TOKENS, Request

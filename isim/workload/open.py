@@ -8,14 +8,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from isim.scenario.types import AzureTrace, EmpiricalFile, Generated, Mixture, MooncakeTrace, Trace, Traffic, Workload
+from isim.scenario.types import (
+    AzureTrace,
+    ClosedLoop,
+    EmpiricalFile,
+    Generated,
+    Mixture,
+    MooncakeTrace,
+    Sessions,
+    Trace,
+    Traffic,
+    Workload,
+)
+from isim.workload.errors import WorkloadError
 from isim.workload.lines import Lines
 from isim.workload.request import Request
 from isim.workload.rows import Part, Row, place_requests
+
+if TYPE_CHECKING:
+    from isim.workload.feedback import Feedback
 
 Lengths = TypeVar("Lengths", Generated, Traffic)
 
@@ -51,9 +66,24 @@ class OpenWorkload:
         digests = self._lengths_sha256
         return sha256("\n".join(digests).encode()).hexdigest() if len(digests) > 1 else "".join(digests) or None
 
-    def requests(self) -> Iterator[Request]:
-        """Every request from the first on, arrival times never going back. Raises WorkloadError at a bad row."""
+    def source(self) -> Iterator[Request] | Feedback:
+        """What a run is fed with: all requests, or clients that wait for answers."""
         workload = self._workload
+        if not isinstance(workload, ClosedLoop | Sessions):
+            return self.requests()
+        from isim.workload.feedback import open_feedback
+
+        self.assumptions = ["a client reacts to an answer no sooner than a nanosecond after it"]
+        return open_feedback(workload, self._seed)
+
+    def requests(self) -> Iterator[Request]:
+        """Every request from the first on, arrival times never going back. Raises WorkloadError at a bad row.
+
+        What clients that wait for answers send depends on the answers, so of them there is no such list: WorkloadError.
+        """
+        workload = self._workload
+        if isinstance(workload, ClosedLoop | Sessions):
+            raise WorkloadError("workload: what these clients send depends on when they are answered; run it first")
         self.labels = {}
         if isinstance(workload, Generated | Mixture):
             from isim.workload.generate import generated_notes, generated_requests
@@ -75,7 +105,7 @@ class OpenWorkload:
 
     def check(self) -> None:
         """Read the beginning: a trace that cannot be opened or whose first row is bad is told before anything runs."""
-        if not isinstance(self._workload, Generated | Mixture):
+        if not isinstance(self._workload, Generated | Mixture | ClosedLoop | Sessions):
             next(self._rows(self._workload, [])[1], None)
             self._lines = None
 
@@ -94,6 +124,8 @@ class OpenWorkload:
         if isinstance(workload, Mixture):
             classes = tuple([(name, self._read_lengths(traffic)) for name, traffic in workload.classes])
             return msgspec.structs.replace(workload, classes=classes)
+        if isinstance(workload, ClosedLoop | Sessions):
+            return msgspec.structs.replace(workload, traffic=self._read_lengths(workload.traffic))
         return workload
 
     def _read_lengths(self, traffic: Lengths) -> Lengths:
