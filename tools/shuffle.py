@@ -2,8 +2,8 @@
 
     python tools/shuffle.py [--seeds N] [--only NAME] [--seed S]
 
-Every scenario in scenarios/ runs once as it is and once for each shuffle seed; the Azure trace only where it is found,
-and only its first requests. Random times almost never tie, so there are crowds too: requests that arrive several at a
+Every scenario in scenarios/ runs once as it is and once for each shuffle seed; the traces only where they are found,
+and only their first requests. Random times almost never tie, so there are crowds too: requests that arrive several at a
 time on whole milliseconds, served by steps of one millisecond from a pool of blocks that is too small, with priorities
 and shared prefixes, in every mode of the scheduler. Prints `N seeds, 1 digest` for each; exit 1 otherwise, naming the
 seeds that differ and how to run one again.
@@ -26,11 +26,15 @@ from isim.draw.streams import Stream
 from isim.record.log import Reader
 from isim.run import simulate
 from isim.scenario.load import load_scenario
-from isim.scenario.types import AzureTrace
+from isim.scenario.types import AzureTrace, MooncakeTrace
 
 ROOT = Path(__file__).resolve().parents[1]
 SCENARIOS = ROOT / "scenarios"
-TRACE = ROOT.parent / "shared" / "data" / "traces_azure2023" / "AzureLLMInferenceTrace_code.csv.gz"
+DATA = ROOT.parent / "shared" / "data"
+TRACES: dict[type, Path] = {
+    AzureTrace: DATA / "traces_azure2023" / "AzureLLMInferenceTrace_code.csv.gz",
+    MooncakeTrace: DATA / "traces_mooncake" / "conversation_trace.jsonl.gz",
+}
 TRACE_REQUESTS = 300
 
 CROWD_REQUESTS = 150
@@ -107,11 +111,12 @@ def scenarios() -> Iterator[Subject]:
     """The run files of scenarios/ itself. bench/ is left out: large, and of one arrival at a time."""
     for file in sorted(SCENARIOS.glob("*.yaml")):
         sets: tuple[str, ...] = ()
-        if isinstance(load_scenario(file).workload, AzureTrace):
-            if not TRACE.exists():
-                print(f"{file.name}: left out, there is no trace at {TRACE}")
+        trace = TRACES.get(type(load_scenario(file).workload))
+        if trace is not None:
+            if not trace.exists():
+                print(f"{file.name}: left out, there is no trace at {trace}")
                 continue
-            sets = (f"workload.path={TRACE}", f"workload.limit={TRACE_REQUESTS}")
+            sets = (f"workload.path={trace}", f"workload.limit={TRACE_REQUESTS}")
         yield Subject(name=file.name, file=file, sets=sets)
 
 
