@@ -59,6 +59,15 @@ KINDS = {
     "mixture": "  kind: mixture\n  arrivals: { kind: poisson, rate: 30 /s }\n  requests: 80\n  classes:\n"
     f"    {CHAT}\n    {BATCH}",
 }
+TALKS = """\
+  input_tokens: { kind: uniform, low: 9, high: 99 }
+  output_tokens: { kind: uniform, low: 1, high: 60 }
+  think: { kind: exponential, mean: 300 ms }
+  shared_prefix: { tokens: 64, groups: 2 }"""
+REACTING = {
+    "closed_loop": "  kind: closed_loop\n  clients: 9\n  requests: 70\n" + TALKS,
+    "sessions": "  kind: sessions\n  arrivals: { kind: poisson, rate: 5 /s }\n  sessions: 12\n  turns: 6\n" + TALKS,
+}
 AGAIN = "  { kind: request_file, format: jsonl, path: export.jsonl }"
 
 
@@ -86,10 +95,10 @@ def test_the_run_of_an_export_is_the_same_run(folder: Path, kind: str) -> None:
         assert again[part] == result[part]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS | REACTING)
 def test_a_log_tells_the_workload_too(folder: Path, kind: str) -> None:
     """It knows no sessions, classes and counts of clients; what happens is the same."""
-    rows, _ = run(folder, "first", KINDS[kind], ", scheduling_policy: priority")
+    rows, _ = run(folder, "first", (KINDS | REACTING)[kind], ", scheduling_policy: priority")
     log = str(folder / "first" / "log.jsonl.zst")
     assert main(["export", log, "--out", str(folder / "export.jsonl")]) == 0
     again_rows, _ = run(folder, "second", AGAIN, ", scheduling_policy: priority")
@@ -126,6 +135,16 @@ def test_an_export_never_overwrites_and_leaves_nothing_half_done(
     assert "cannot be written: expected one shared prefix" in capsys.readouterr().err
     assert main(["export", str(folder / "first.yaml"), "--out", str(folder / "no" / "where.jsonl")]) == 2
     assert sorted(path.name for path in folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("kind", REACTING)
+def test_what_clients_send_in_answer_is_known_after_the_run_only(
+    folder: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(folder, "first", REACTING[kind])
+    assert main(["export", str(folder / "first.yaml"), "--out", str(folder / "export.jsonl")]) == 2
+    assert "depends on when they are answered" in capsys.readouterr().err
+    assert not (folder / "export.jsonl").exists()
 
 
 def test_both_counts_of_a_prompt_are_reported(folder: Path) -> None:
