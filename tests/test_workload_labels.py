@@ -174,6 +174,22 @@ def test_ten_requests_that_share_a_prefix(tmp_path: Path, capsys: pytest.Capture
     assert whole == 9 * 14_336
 
 
+def test_rows_beyond_the_longest_sequence_are_cut_or_refused_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Case P23: of 8,192 tokens a prompt of 8,000 leaves 192 to its answer, and one of 8,192 nothing."""
+    sizes = [(8000, 192), (8000, 500), (8191, 9), (8192, 1), (20_000, 1)]
+    rows = [{"arrival_s": 1, "input_tokens": brings, "output_tokens": asks} for brings, asks in sizes]
+    (tmp_path / "file").write_text(lines(*rows))
+    head = HEAD.replace("{ num", "{ max_model_len: 8192, num")
+    (tmp_path / "run.yaml").write_text(head + "{ kind: request_file, format: jsonl, path: file }\n")
+    assert main(["run", str(tmp_path / "run.yaml"), "--json"]) == 0
+    counts = json.loads(capsys.readouterr().out)["counts"]
+    assert counts["rejected_by_reason"]["prompt_too_long"] == counts["rejected"] == 2
+    assert counts["truncated_outputs"] == 2
+    assert counts["output_tokens"] == 192 + 192 + 1
+
+
 @pytest.mark.skipif(not TRACE.exists(), reason="needs the Mooncake trace of ../shared")
 def test_hits_equal_those_of_a_cache_of_single_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The trace's first requests, far enough apart that each is done before the next, in a pool that holds them all.
