@@ -22,7 +22,7 @@ from isim.record.records import (
     SchedulingPolicy,
 )
 from isim.replay import Replay
-from isim.serve.engine import NoHeadway
+from isim.serve.trouble import NoHeadway
 from isim.workload.request import Request
 
 

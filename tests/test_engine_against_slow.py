@@ -12,7 +12,7 @@ from workload_fuzz import linear_step_ns, quoted_ids, random_case
 
 from isim.kernel.errors import BudgetExceeded
 from isim.replay import Replay, ReplayViolation
-from isim.serve.engine import NoHeadway
+from isim.serve.trouble import NoHeadway
 
 BATCHES = 8
 CASES = 250

@@ -29,7 +29,7 @@ from isim.record.records import (
     Turn,
 )
 from isim.replay import Replay, ReplayViolation, Rule
-from isim.serve.engine import NoHeadway
+from isim.serve.trouble import NoHeadway
 from isim.workload.request import Request
 
 ROUTERS = [RouterFacts(policy=policy, ties=ties) for policy in RoutingPolicy for ties in TieBreak]

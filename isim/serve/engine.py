@@ -26,29 +26,25 @@ from isim.cost.base import CostModel
 from isim.kernel.actor import Actor
 from isim.kernel.alarm import Alarm
 from isim.kernel.arbiter import Arbiter, Lease
-from isim.kernel.clock import Rank
+from isim.kernel.clock import SAFE_MAX_NS, Rank
 from isim.kernel.kernel import Kernel
 from isim.kernel.mailbox import Mailbox
 from isim.policy.prompt import shareable
 from isim.policy.vllm.plan import Outcome, Plan
 from isim.policy.vllm.scheduler import Scheduler
-from isim.record.errors import IsimError
 from isim.record.log import Log
 from isim.record.records import Abort, Stretch, Turn
 from isim.serve.census import Census
 from isim.serve.message import Cancel, Message
+from isim.serve.trouble import no_headway, too_late
 from isim.workload.request import Request
 
 LONGEST_STRETCH = 1 << 12
-MOST_IDLE_TURNS = 10_000
+MOST_BARREN_TURNS = 10_000
 MOST_TURNS_AHEAD = 256
 _FIRST_REACH = 16
 
 Waits = Generator[Alarm, None, None]
-
-
-class NoHeadway(IsimError):  # noqa: N818 - it names what the engine does
-    """The scheduler's rules go in circles without any time passing."""
 
 
 class _Run(msgspec.Struct):
@@ -103,7 +99,7 @@ class Engine:
         self._turns_ahead = 0
         self._spent = 0
         self._leases = 0
-        self._idle_turns = 0
+        self._barren_turns = 0
         self._alarm = kernel.spawn(self._name, Rank.ENGINE, self._body).alarm
         self.mailbox: Mailbox[Message] = Mailbox(self._alarm)
 
@@ -257,30 +253,31 @@ class Engine:
             if self._outcome is not None:
                 self._say(None, free_blocks)
             return self._steady_run(1 + scheduler.horizon(plan), 1, plan.decodes, plan.decode_context)
+        if plan.sampled:
+            self._barren_turns = 0
+        elif plan.preempted or not plan.tokens:
+            self._count_barren_turn()
         if plan.tokens:
             self._spent += 1
             duration_ns = self._cost.step_ns(plan.decodes, plan.decode_context, plan.shapes)
+            end_ns = max(self.now_ns, self._busy_until_ns) + duration_ns
+            if end_ns > SAFE_MAX_NS:
+                raise too_late(end_ns, self._name)
             self._say(plan, duration_ns=duration_ns)
-            self._busy_until_ns = max(self.now_ns, self._busy_until_ns) + duration_ns
-            self._ends_ns.append(self._busy_until_ns)
-            self._idle_turns = 0
+            self._busy_until_ns = end_ns
+            self._ends_ns.append(end_ns)
         else:
             self._say(plan if plan.preempted else None)
             self._ends_ns.append(self.now_ns)
-            self._count_idle_turn()
         return None
 
-    def _count_idle_turn(self) -> None:
-        """Decisions in a row that schedule nothing come to an end, unless the rules go in circles."""
-        self._idle_turns += 1
-        if self._idle_turns > MOST_IDLE_TURNS and len(self.scheduler.waiting):
-            waiting = ", ".join(sequence.id for sequence in self.scheduler.waiting.in_order()[:4])
-            raise NoHeadway(
-                f"at {self.now_ns} ns {self._name} decided {MOST_IDLE_TURNS} times in a row to schedule nothing: its "
-                "requests preempt one another in turn, and the real engine would spin here for ever. "
-                f"First in line: {waiting}. "
-                "Give it more KV blocks, a larger max_num_batched_tokens, or distinct priorities"
-            )
+    def _count_barren_turn(self) -> None:
+        """Decisions without a token for anybody that preempt, or schedule nothing, must come to an end."""
+        self._barren_turns += 1
+        waiting = self.scheduler.waiting
+        if self._barren_turns > MOST_BARREN_TURNS and len(waiting):
+            first = [sequence.id for sequence in waiting.in_order()[:4]]
+            raise no_headway(self.now_ns, self._name, MOST_BARREN_TURNS, first)
 
     def _steady_run(self, most: int, made: int, batch: int, context: int) -> _Run:
         """Up to `most` steady steps from here on."""
@@ -290,6 +287,9 @@ class Engine:
         steps = min(most, self.stretch_limit(made), self._reach)
         durations_ns = self._cost.decode_series_ns(batch, context, steps)
         ends_ns = list(accumulate(durations_ns, initial=start_ns))
+        if ends_ns[-1] > SAFE_MAX_NS:
+            raise too_late(ends_ns[-1], self._name)
+        self._barren_turns = 0
         return _Run(self.scheduler.steps - made, self.now_ns, batch, context, made, durations_ns, ends_ns)
 
     # ---- runs of steady steps: the engine decides again at `ends_ns[turn]`, when the last of them ends or starts

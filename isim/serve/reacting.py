@@ -14,11 +14,12 @@ import msgspec
 
 from isim.kernel.actor import Actor
 from isim.kernel.alarm import Alarm
-from isim.kernel.clock import Rank
+from isim.kernel.clock import SAFE_MAX_NS, Rank
 from isim.kernel.kernel import Kernel
 from isim.kernel.mailbox import Mailbox
 from isim.record.records import EngineLimits
 from isim.serve.census import Census, Ending
+from isim.serve.trouble import too_late
 from isim.workload.feedback import Ended, Feedback
 from isim.workload.request import Request
 
@@ -84,4 +85,7 @@ class Reacting:
             ended = Ended(client=client, ended_ns=ending.time_ns, output_tokens=tokens, completed=ending.completed)
             reply = self._source.next(ended)
             if reply is not None:
-                heappush(self._coming, (max(reply.arrival_ns, self._kernel.now_ns + 1), client, reply))
+                arrival_ns = max(reply.arrival_ns, self._kernel.now_ns + 1)
+                if arrival_ns > SAFE_MAX_NS:
+                    raise too_late(arrival_ns, f"client {client}")
+                heappush(self._coming, (arrival_ns, client, reply))
