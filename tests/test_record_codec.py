@@ -145,3 +145,31 @@ def test_a_promise_of_a_huge_window_is_refused(tmp_path: Path) -> None:
 def test_the_first_record_is_a_header(records: list[AnyRecord]) -> None:
     assert isinstance(records[0], Header)
     assert [record.seq for record in records] == list(range(len(records)))
+
+
+def test_damage_costs_no_more_than_what_comes_after_it(records: list[AnyRecord], tmp_path: Path) -> None:
+    """Frames before a damaged one are read whole, and the last good sequence is that of what was read."""
+    frames = [compressed([record]) for record in records]
+    path = tmp_path / "log.jsonl.zst"
+    for place in (1, len(frames) // 2, len(frames) - 1):
+        damaged = bytearray(frames[place])
+        damaged[len(damaged) // 2] ^= 0xFF
+        path.write_bytes(b"".join(frames[:place]) + bytes(damaged) + b"".join(frames[place + 1 :]))
+        found: list[AnyRecord] = []
+        with pytest.raises(LogError) as caught:
+            for batch in read_log(path):
+                found += batch
+        assert found == records[: len(found)]
+        assert len(found) >= place - 60, "small frames are fed together"
+        assert caught.value.sequence == len(found) - 1
+
+
+def test_bytes_after_the_end_are_told(records: list[AnyRecord], tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl.zst"
+    path.write_bytes(compressed(records) + b"junk")
+    found: list[AnyRecord] = []
+    with pytest.raises(LogError, match="expected nothing after the end record") as caught:
+        for batch in read_log(path):
+            found += batch
+    assert found == records
+    assert caught.value.sequence == len(records) - 1

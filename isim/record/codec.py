@@ -17,7 +17,10 @@ import zstandard
 from isim.record.errors import LogError, TruncatedLog
 from isim.record.records import REVISION, SAFE_MAX, SCHEMA, AnyRecord, End, Header
 
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _READ_BYTES = 1 << 20
+_FEED_BYTES = 1 << 12
+_WINDOW_BYTES = 1 << 27
 MAX_LINE_BYTES = 64 << 20
 
 _encoder = msgspec.json.Encoder()
@@ -29,7 +32,7 @@ class LogWriter:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
-        self._compressor = zstandard.ZstdCompressor(level=3)
+        self._compressor = zstandard.ZstdCompressor(level=3, write_checksum=True)
 
     def write(self, records: Sequence[AnyRecord]) -> None:
         self._stream.write(self._compressor.compress(encode_lines(records)))
@@ -63,19 +66,14 @@ def _lines(stream: IO[bytes], where: str) -> Iterator[list[bytes]]:
     """Complete lines, a list for each piece read; raises _Broken where the stream breaks off."""
     head = stream.read(4)
     stream.seek(0)
-    source: IO[bytes] = stream
-    if head == b"\x28\xb5\x2f\xfd":
-        source = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(stream, read_across_frames=True)
-    elif not head.startswith(b"{"):
+    if head == _ZSTD_MAGIC:
+        pieces = _decompressed(stream)
+    elif head.startswith(b"{"):
+        pieces = iter(lambda: stream.read(_READ_BYTES), b"")
+    else:
         raise LogError("expected a zstd-compressed or plain JSON Lines log", where=where, sequence=-1)
     rest = b""
-    while True:
-        try:
-            piece = source.read(_READ_BYTES)
-        except (zstandard.ZstdError, OSError):
-            raise _Broken from None
-        if not piece:
-            break
+    for piece in pieces:
         lines = (rest + piece).split(b"\n")
         rest = lines.pop()
         if len(rest) > MAX_LINE_BYTES:
@@ -83,6 +81,28 @@ def _lines(stream: IO[bytes], where: str) -> Iterator[list[bytes]]:
         if lines:
             yield lines
     if rest:
+        raise _Broken
+
+
+def _decompressed(stream: IO[bytes]) -> Iterator[bytes]:
+    """What the frames hold, in small pieces, so that little is lost where one is damaged; then raises _Broken."""
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
+    frame = decompressor.decompressobj()
+    begun = False
+    while fed := stream.read(_FEED_BYTES):
+        while fed:
+            try:
+                piece = frame.decompress(fed)
+            except zstandard.ZstdError:
+                raise _Broken from None
+            begun = True
+            if piece:
+                yield piece
+            fed = frame.unused_data
+            if frame.eof:
+                frame = decompressor.decompressobj()
+                begun = False
+    if begun:
         raise _Broken
 
 
@@ -99,6 +119,8 @@ class _Envelope:
             try:
                 lines = next(pieces, None)
             except _Broken:
+                if self._ended:
+                    raise self._error("expected nothing after the end record, found bytes of no log") from None
                 lines = None
             if lines is None:
                 break
