@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from isim.cost.base import CostModel
-from isim.cost.factors import RooflineFactors
+from isim.cost.factors import ALLREDUCE_LATENCY_NS, RooflineFactors
 from isim.cost.linear import LinearCost
 from isim.cost.memory import KvCapacity, MemoryLimits, kv_capacity
 from isim.cost.roofline import RooflineInputs, roofline
@@ -64,6 +64,27 @@ def parts_of(scenario: Scenario) -> Parts:
         seed=scenario.simulation.seed,
         client_timeout_ns=scenario.clients.timeout_ns,
     )
+
+
+def settled(scenario: Scenario) -> Scenario:
+    """The scenario with the factors of its roofline written out, so that another version's defaults do not move it."""
+    cost = scenario.cost
+    if not isinstance(cost, Roofline):
+        return scenario
+    factors = _factors(cost)
+    latency_ns = factors.allreduce_latency_ns
+    link = scenario.hardware.gpu.link
+    if latency_ns is None and link is not None and scenario.engine.tensor_parallel_size > 1:
+        latency_ns = ALLREDUCE_LATENCY_NS[link.kind]
+    written = Roofline(
+        unpublished_rate=cost.unpublished_rate,
+        compute_efficiency_ppm=round(factors.compute_efficiency * _PPM),
+        memory_efficiency_ppm=round(factors.memory_efficiency * _PPM),
+        kernel_gap_ns=factors.kernel_gap_ns,
+        host_step_ns=factors.host_step_ns,
+        allreduce_latency_ns=latency_ns,
+    )
+    return msgspec.structs.replace(scenario, cost=written)
 
 
 def wire(

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from isim import __version__
-from isim.assembly import Parts, parts_of, wire
+from isim.assembly import Parts, parts_of, settled, wire
 from isim.cost.memory import KvCapacity
 from isim.kernel.kernel import Kernel
 from isim.model.spec import Confidence, weakest
@@ -58,6 +58,7 @@ def simulate(
     `base_dir` is what paths in the scenario are relative to. `shuffle_seed` perturbs ties that may not matter.
     Raises IsimError: a capacity that cannot hold, a bad trace row, more events than `max_events`.
     """
+    scenario = settled(scenario)
     parts = parts_of(scenario)
     simulation = scenario.simulation
     workload = open_workload(scenario.workload, simulation.seed, base_dir)

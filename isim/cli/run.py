@@ -81,10 +81,11 @@ def _run_in_memory(scenario: Scenario, wishes: Wishes) -> Analysis:
 def _run_to_folder(scenario: Scenario, wishes: Wishes, folder: OutFolder) -> Analysis:
     """The replay, if any, reads the log back from its file."""
     from isim.analyze.table import write_requests
+    from isim.assembly import settled
     from isim.scenario.resolve import relocated, resolved_yaml
 
     with folder:
-        moved = relocated(scenario, wishes.base_dir, folder.final)
+        moved = relocated(settled(scenario), wishes.base_dir, folder.final)
         folder.path(SCENARIO).write_text(resolved_yaml(moved), encoding="utf-8")
         if wishes.log:
             analysis = _run_with_log(scenario, wishes, folder)

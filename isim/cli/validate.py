@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from isim.analyze.describe import simulated
-from isim.assembly import parts_of
+from isim.assembly import parts_of, settled
 from isim.cli.output import emit
 from isim.report.text import bytes_text
 from isim.scenario.defaults import scenario_assumptions
@@ -34,7 +34,7 @@ def validate(file: str, sets: Sequence[str]) -> int:
         f"workload  {words.workload}",
         f"requests  {requests}",
         f"cost      {words.cost}",
-        f"digest    {scenario_digest(scenario)}",
+        f"digest    {scenario_digest(settled(scenario))}",
     ]
     notes = (*scenario_assumptions(scenario), *parts.cost.assumptions, *capacity.notes, *workload.assumptions)
     emit("\n".join([*lines, *(f"- {note}" for note in notes)]) + "\n")
