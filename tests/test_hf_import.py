@@ -250,6 +250,8 @@ def test_what_is_not_known_is_assumed_aloud(tmp_path: Path) -> None:
         ({"torch_dtype": "int4"}, "torch_dtype", 'found "int4"; supported is bfloat16, float16 or float32'),
         ({**EXPERTS, "num_experts_per_tok": 9}, "num_experts_per_tok", "found 9; supported is at most the 8 experts"),
         ({"num_hidden_layers": 10**9}, "num_hidden_layers", "found 1000000000; supported is at most 10000"),
+        ({"num_attention_heads": 10**9}, "num_attention_heads", "found 1000000000; supported is at most 100000"),
+        ({"num_attention_heads": 128}, "num_attention_heads", "found 128; supported is at most hidden_size where"),
         ({"attention_bias": "yes"}, "attention_bias", 'found "yes"; supported is true or false'),
     ],
 )

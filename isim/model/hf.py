@@ -14,13 +14,14 @@ from typing import Any
 from msgspec import UNSET
 
 from isim.model.hf_config import Config, ConfigError, open_config, read_json, short_path
-from isim.model.hf_keys import FAMILIES, MTP_KEYS, NO_COST, NOT_SUPPORTED_TYPES, ONLY, Family
+from isim.model.hf_keys import FAMILIES, MTP_KEYS, NO_COST, NOT_SUPPORTED_TYPES, ONLY, STATE_PREFIXES, Family
 from isim.model.hf_layers import read_layers
 from isim.model.hf_quant import KEY, read_quantization
 from isim.model.layers import DenseMlp, FullAttention, LatentAttention, LayerRun, QkNorm
 from isim.model.spec import DTYPE_ALIASES, Dtype, ModelSpec, Source
 
 MAX_LAYERS = 10_000
+MAX_HEADS = 100_000
 _PENALTIES = {"repetition_penalty": 1, "min_p": 0, "typical_p": 1}
 _STRETCHED = ("linear", "dynamic", "yarn")
 """Kinds of rotary scaling for which vLLM takes another longest sequence than max_position_embeddings."""
@@ -39,9 +40,12 @@ def import_config(path: str | os.PathLike[str], name: str = "") -> ModelSpec:
     """
     config = open_config(path)
     family = _family(config)
+    _defaults(config, family)
     layers = config.count("num_hidden_layers", "n_layer", "num_layers")
     if layers > MAX_LAYERS:
         raise config.error("num_hidden_layers", layers, f"at most {MAX_LAYERS}")
+    if config.count("num_attention_heads", default=1) > MAX_HEADS:
+        raise config.error("num_attention_heads", config.raw("num_attention_heads"), f"at most {MAX_HEADS}")
     config.count("hidden_size")
     for key in ("sliding_window", "intermediate_size_mlp"):
         config.raw(key)
@@ -87,16 +91,24 @@ def _family(config: Config) -> Family:
     return Family()
 
 
+def _defaults(config: Config, family: Family) -> None:
+    """What the configuration class of the family stands in with."""
+    for key, value in family.defaults:
+        if config.raw(key) is None:
+            config.assume("", f"{key} is not given: {value}, the default of this model_type's configuration class")
+            config.values[key] = value
+
+
 def _figures(config: Config, family: Family, runs: tuple[LayerRun, ...], layers: int) -> dict[str, Any]:
     """The flat figures; of a model with several kinds of layers those of its first attention."""
     hidden = config.count("hidden_size")
     heads = config.count("num_attention_heads", default=1)
     mixer = next((run.mixer for run in runs if isinstance(run.mixer, FullAttention | LatentAttention)), None)
-    head_dim, kv_heads = config.count("head_dim", default=max(1, hidden // heads)), heads
+    width, kv_heads = config.count("head_dim", default=max(1, hidden // heads)), heads
     if isinstance(mixer, LatentAttention):
-        head_dim = mixer.nope_dim + mixer.rope_dim
+        width = mixer.nope_dim + mixer.rope_dim
     elif mixer is not None:
-        head_dim, kv_heads = mixer.head_dim, mixer.kv_heads
+        width, kv_heads = mixer.head_dim, mixer.kv_heads
         if mixer.heads % mixer.kv_heads:
             raise config.error("num_key_value_heads", mixer.kv_heads, f"a divisor of {mixer.heads} attention heads")
     plain = _is_plain(runs)
@@ -106,9 +118,9 @@ def _figures(config: Config, family: Family, runs: tuple[LayerRun, ...], layers:
         "intermediate_size": config.count("intermediate_size", "moe_intermediate_size"),
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
-        "head_dim": head_dim,
+        "head_dim": width,
         "vocab_size": config.count("vocab_size"),
-        "max_position_embeddings": _longest(config),
+        "max_position_embeddings": _longest(config, family),
         "weight_dtype": _dtype(config),
         "tie_word_embeddings": _tied(config, family),
         "qkv_bias": plain and isinstance(mixer, FullAttention) and mixer.qkv_bias,
@@ -144,14 +156,16 @@ def _dtype(config: Config) -> Dtype:
     return found
 
 
-def _longest(config: Config) -> int:
+def _longest(config: Config, family: Family) -> int:
     """The longest sequence as vLLM derives it: some rotary scalings stretch it."""
     keys = ("max_position_embeddings", "max_sequence_length", "seq_length", "model_max_length")
     longest = config.count(*keys)
     scaling = config.block("rope_scaling") or config.block("rope_parameters")
     kind = scaling.get("rope_type", scaling.get("type"))
     factor = scaling.get("factor")
-    if kind not in _STRETCHED or not isinstance(factor, int | float) or not 1 <= factor <= 10**6:
+    if not family.stretched or kind not in _STRETCHED:
+        return longest
+    if not isinstance(factor, int | float) or not 1 <= factor <= 10**6:
         return longest
     base = longest
     if kind == "yarn":
@@ -217,6 +231,8 @@ def _check_rest(config: Config) -> None:
             if value is not None and value not in only.values:
                 supported = " or ".join(str(each) for each in only.values) or "no such key"
                 raise config.error(key, value, f"{supported} ({only.meaning} are not modelled)")
+        elif key.startswith(STATE_PREFIXES) and config.raw("layer_types") is None and value is not None:
+            raise config.error(key, value, "no such key unless layer_types says which layers have a state")
         elif key in MTP_KEYS:
             if value:
                 config.assume(key, "multi-token prediction is not loaded and not run")

@@ -24,6 +24,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     shared_expert       one shared expert of the experts' width
     parallel_mlp        a dense MLP of intermediate_size beside the experts of every layer
     windows_alternate   where the config does not list its layers, every n-th layer is full; 0: all alike
+    stretched           whether vLLM stretches the longest sequence by the rotary scaling
+    defaults            figures of the configuration class that published configs leave out
     """
 
     qkv_bias: bool | None = None
@@ -40,6 +42,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     parallel_mlp: bool = False
     tied: bool = False
     windows_alternate: int = 0
+    stretched: bool = True
+    defaults: tuple[tuple[str, int], ...] = ()
 
 
 FAMILIES: dict[str, Family] = {
@@ -63,7 +67,20 @@ FAMILIES: dict[str, Family] = {
     "llama4_text": Family(qk_norm=QkNorm.UNWEIGHTED, wide_experts=True, shared_expert=True),
     "minimax_m2": Family(qk_norm=QkNorm.ALL_HEADS, router_bias=True, wide_experts=True),
     "gemma2": Family(norms=4, tied=True, windows_alternate=2),
-    "gemma3_text": Family(norms=4, tied=True, qk_norm=QkNorm.HEAD, windows_alternate=6),
+    "gemma3_text": Family(
+        norms=4,
+        tied=True,
+        qk_norm=QkNorm.HEAD,
+        windows_alternate=6,
+        stretched=False,
+        defaults=(
+            ("vocab_size", 262208),
+            ("max_position_embeddings", 131072),
+            ("num_attention_heads", 8),
+            ("num_key_value_heads", 4),
+            ("head_dim", 256),
+        ),
+    ),
     "gemma4_text": Family(norms=7, tied=True, qk_norm=QkNorm.HEAD, parallel_mlp=True),
     "phi3": Family(qkv_bias=False, o_bias=False),
     "glm4": Family(o_bias=False, norms=4),
@@ -128,6 +145,7 @@ ONLY: dict[str, Only] = {
     "index_topk": Only((), "sparse attention with an indexer"),
     "sparse_attention_config": Only((), "sparse attention"),
     "dual_chunk_attention_config": Only((), "dual chunk attention"),
+    "attn_layer_indices": Only(([],), "a pattern of layers"),
     "block_configs": Only((), "layers of different widths"),
     "hybrid_override_pattern": Only((), "a pattern of layers"),
     "attn_layer_period": Only((1,), "a pattern of layers"),
@@ -139,32 +157,34 @@ ONLY: dict[str, Only] = {
     "position_embedding_type": Only(("rope", "nope", "absolute", None), "relative position keys"),
 }
 
+STATE_PREFIXES = ("mamba_", "ssm_", "linear_", "lightning_")
+"""Keys of states, which a config may have only where it says which layers have one."""
+
 MTP_KEYS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_transformer_layers", "use_mtp")
 
 _NO_COST = """
-    architectures attention_dropout attention_multiplier attn_factor attn_scale attn_temperature_tuning auto_map
-    attn_logit_softcapping aux_loss_alpha bad_words_ids begin_suppress_tokens bos_token_id cache_implementation
-    chunk_size_feed_forward
-    classifier_dropout decoder_start_token_id diversity_penalty do_sample early_stopping embd_pdrop
-    embedding_multiplier emb_dropout encoder_no_repeat_ngram_size eos_token_id ep_size exponential_decay_length_penalty
-    enable_moe_block final_logit_softcapping finetuning_task floor_scale for_llm_compressor forced_bos_token_id
-    forced_eos_token_id full_attention_interval hidden_act hidden_activation hidden_dropout id2label
-    image_token_id image_token_index initial_context_length initializer_range input_jitter_noise is_decoder label2id
-    layer_norm_eps length_penalty logits_scaling max_length max_window_layers min_length mlp_only_layers
-    mrope_section mtp_use_dedicated_embeddings model_type n_group no_repeat_ngram_size norm_eps norm_topk_prob
+    _attn_implementation_autoset _name_or_path architectures attention_dropout attention_multiplier attn_factor
+    attn_logit_softcapping attn_scale attn_temperature_tuning auto_map aux_loss_alpha bad_words_ids
+    begin_suppress_tokens bos_token_id cache_implementation chunk_size_feed_forward classifier_dropout
+    decoder_start_token_id diversity_penalty do_sample early_stopping emb_dropout embd_pdrop embedding_dropout
+    embedding_multiplier enable_moe_block encoder_no_repeat_ngram_size eos_token_id ep_size
+    exponential_decay_length_penalty final_logit_softcapping finetuning_task floor_scale for_llm_compressor
+    forced_bos_token_id forced_eos_token_id full_attention_interval hidden_act hidden_activation hidden_dropout
+    id2label image_token_id image_token_index init_method initial_context_length initializer_range
+    input_jitter_noise is_decoder label2id layer_norm_eps length_penalty logit_scale logits_scaling mamba_chunk_size
+    mamba_expand mamba_proj_bias max_length max_window_layers min_length mlp_only_layers model_type mrope_section
+    mtp_use_dedicated_embeddings n_group no_repeat_ngram_size norm_eps norm_topk_prob normalization_function
     num_beam_groups num_beams num_return_sequences original_max_position_embeddings output_attentions
-    output_hidden_states output_router_logits output_scores pad_token_id partial_rotary_factor prefix
-    pretraining_tp problem_type pruned_heads query_pre_attn_scalar qk_norm_type remove_invalid_values
-    repetition_penalty residual_dropout residual_multiplier resid_pdrop return_dict return_dict_in_generate
-    rms_norm_eps rope_interleaved rope_interleave rope_local_base_freq rope_parameters rope_theta rotary_dim
-    routed_scaling_factor router_aux_loss_coef router_jitter_noise router_z_loss_coef scoring_func sep_token_id seq_aux
-    seq_length
-    suppress_tokens swiglu_limit swiglu_alpha task_specific_params temperature tf_legacy_loss
-    tie_encoder_decoder tokenizer_class top_k top_p topk_group topk_method torchscript transformers_version typical_p
-    unsloth_fixed unsloth_version use_bfloat16 use_bidirectional_attention use_cache use_flash_attn use_mrope
-    use_qkv_bias vocab_size_per_layer_input _name_or_path _attn_implementation_autoset qk_head_dim mamba_expand
-    mamba_chunk_size mamba_proj_bias normalization_function init_method embedding_dropout time_step_min time_step_max
-    time_step_floor time_step_limit use_routing_bias rope_ratio logit_scale
+    output_hidden_states output_router_logits output_scores pad_token_id partial_rotary_factor prefix pretraining_tp
+    problem_type pruned_heads qk_head_dim qk_norm_type query_pre_attn_scalar remove_invalid_values
+    repetition_penalty resid_pdrop residual_dropout residual_multiplier return_dict return_dict_in_generate
+    rms_norm_eps rope_interleave rope_interleaved rope_local_base_freq rope_parameters rope_ratio rope_theta
+    rotary_dim routed_scaling_factor router_aux_loss_coef router_jitter_noise router_z_loss_coef scoring_func
+    sep_token_id seq_aux seq_length suppress_tokens swiglu_alpha swiglu_limit task_specific_params temperature
+    tf_legacy_loss tie_encoder_decoder time_step_floor time_step_limit time_step_max time_step_min tokenizer_class
+    top_k top_p topk_group topk_method torchscript transformers_version typical_p unsloth_fixed unsloth_version
+    use_bfloat16 use_bidirectional_attention use_cache use_flash_attn use_mrope use_qkv_bias use_routing_bias
+    vocab_size_per_layer_input
 """
 NO_COST = frozenset(_NO_COST.split())
 """Keys that change no cost: how numbers are scaled, trained, drawn or named, and what the import reads elsewhere."""

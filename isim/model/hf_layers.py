@@ -106,6 +106,14 @@ def _window(config: Config) -> int:
     return window if window < longest else 0
 
 
+def head_dim(config: Config, heads: int) -> int:
+    """The width of a head; hidden_size / num_attention_heads where it is not given."""
+    width = config.count("head_dim", default=config.count("hidden_size") // heads)
+    if width < 1:
+        raise config.error("num_attention_heads", heads, "at most hidden_size where no head_dim is given")
+    return width
+
+
 def _attention_figures(config: Config, family: Family) -> dict[str, Any]:
     heads = config.count("num_attention_heads")
     biased = config.flag("attention_bias") or config.flag("use_bias")
@@ -117,7 +125,7 @@ def _attention_figures(config: Config, family: Family) -> dict[str, Any]:
     return {
         "heads": heads,
         "kv_heads": config.count("num_key_value_heads", default=heads),
-        "head_dim": config.count("head_dim", default=config.count("hidden_size") // heads),
+        "head_dim": head_dim(config, heads),
         "qkv_bias": biased if family.qkv_bias is None else family.qkv_bias,
         "o_bias": biased if family.o_bias is None else family.o_bias,
         "qk_norm": norm,
@@ -230,7 +238,8 @@ def _sparse(config: Config, layers: int) -> list[bool]:
 
 
 def _dense(config: Config) -> DenseMlp:
-    width = config.count("intermediate_size_mlp", "intermediate_size", "ffn_hidden_size")
+    width = config.count("shared_intermediate_size", default=0, least=0)
+    width = width or config.count("intermediate_size_mlp", "intermediate_size", "ffn_hidden_size")
     return DenseMlp(intermediate=width, bias=config.flag("mlp_bias"))
 
 
