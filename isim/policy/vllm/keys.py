@@ -1,9 +1,10 @@
 """What makes two KV blocks equal: the same tokens after the same tokens.
 
 A token is a pair (group, offset). A block's content is the shortest list of runs (group, start, count) that
-spells it; its key stands for its parent's key and its content, so equal keys mean equal prefixes. Keys are small
-integers handed out in order of first sight. Tokens no other request can have need no content: such a block is
-named by its request and its place.
+spells it; its key stands for its parent's key and its content, so equal keys mean equal prefixes. Keys are integers
+handed out in order of first sight: one for each block in which a run begins or ends, and a range of them for the
+blocks that one run fills, which needs no work for each (runs are as long as can be, so equal prefixes agree on them).
+Tokens no other request can have need no content: such a block is named by its request and its place.
 """
 
 from __future__ import annotations
@@ -12,17 +13,24 @@ from collections.abc import Sequence
 
 Run = tuple[str, int, int]
 PRIVATE_BLOCKS = 1 << 32
+SPAN = 1 << 32
+"""No run has as many blocks."""
 
 
 class KeyTable:
-    """Hands out one integer for each (parent key, content)."""
+    """Hands out one integer for each (parent key, content), a range of them for each (parent key, start of a run)."""
 
     def __init__(self) -> None:
-        self._keys: dict[tuple[int, tuple[Run, ...]], int] = {}
+        self._keys: dict[tuple[object, ...], int] = {}
 
     def key(self, parent: int, content: tuple[Run, ...]) -> int:
         keys = self._keys
-        return keys.setdefault((parent, content), len(keys) + 1)
+        return keys.setdefault((parent, content), len(keys) * SPAN + SPAN)
+
+    def base(self, parent: int, group: str, start: int) -> int:
+        """The first of the keys of the blocks that a run fills one after another, from its token `start` on."""
+        keys = self._keys
+        return keys.setdefault((parent, group, start), len(keys) * SPAN + SPAN)
 
 
 def merge(runs: Sequence[Run]) -> list[Run]:
@@ -59,9 +67,30 @@ class Chain:
         if place >= self.shared_blocks:
             return self._private + place
         while len(self._keys) <= place:
-            parent = self._keys[-1] if self._keys else 0
-            self._keys.append(self._table.key(parent, self._content()))
+            self._more()
         return self._keys[place]
+
+    def shared_keys(self, stop: int) -> list[int]:
+        """At least the keys of the first `stop` blocks, which are shared ones."""
+        while len(self._keys) < stop:
+            self._more()
+        return self._keys
+
+    def _more(self) -> None:
+        """The keys of all whole blocks that the next run fills, or of the one block that it begins or ends."""
+        keys, block = self._keys, self._block
+        parent = keys[-1] if keys else 0
+        group, start, count = self._runs[self._next_run]
+        whole = (count - self._offset) // block
+        if not whole:
+            keys.append(self._table.key(parent, self._content()))
+            return
+        base = self._table.base(parent, group, start + self._offset)
+        keys.extend(range(base, base + whole))
+        self._offset += whole * block
+        if self._offset == count:
+            self._next_run += 1
+            self._offset = 0
 
     def _content(self) -> tuple[Run, ...]:
         left = self._block

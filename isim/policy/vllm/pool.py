@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from isim.policy.vllm.sequence import Sequence
 
 
-class Block(msgspec.Struct, eq=False):
+class Block(msgspec.Struct, eq=False, gc=False):
     """A findable block: held by `holders` requests, or `queued` in the free queue."""
 
     key: int
@@ -53,7 +53,7 @@ class BlockPool:
     def __init__(self, num_blocks: int, *, unhashed_first: bool) -> None:
         self.free = num_blocks - 1
         self._queue: deque[int | Block] = deque([self.free])
-        self._cached: dict[int, list[Block]] = {}
+        self._cached: dict[int, Block | list[Block]] = {}
         self._unhashed_first = unhashed_first
 
     def take(self, owner: Owner, count: int) -> None:
@@ -69,18 +69,22 @@ class BlockPool:
     def remove(self, count: int) -> None:
         """Take `count` blocks from the head of the queue; those that were findable are not any more."""
         self.free -= count
-        queue = self._queue
+        queue, cached = self._queue, self._cached
+        pop = queue.popleft
         while count:
-            head = queue[0]
+            head = pop()
             if isinstance(head, int):
                 if head > count:
-                    queue[0] = head - count
+                    queue.appendleft(head - count)
                     return
                 count -= head
             elif head.queued:
-                self._forget(head)
+                key = head.key
+                if cached[key] is head:
+                    del cached[key]
+                else:
+                    self._forget(head)
                 count -= 1
-            queue.popleft()
 
     def give_back(self, owner: Owner, count: int, hashed: int) -> None:
         """Free a request's `count` blocks, the last one first; the first `hashed` of them have a hash."""
@@ -92,25 +96,27 @@ class BlockPool:
             others = hashed_others
         self._add(others, first=False)
         if findable:
+            freed = []
             for block in reversed(findable):
-                block.holders -= 1
-                if not block.holders:
+                holders = block.holders = block.holders - 1
+                if not holders:
                     block.queued = True
-                    self._queue.append(block)
-                    self.free += 1
+                    freed.append(block)
+            self._queue.extend(freed)
+            self.free += len(freed)
             owner.findable = []
 
     def find(self, chain: Chain, limit: int) -> list[Block]:
         """The longest run of findable blocks from the start of `chain`, at most `limit`."""
         found: list[Block] = []
-        cached = self._cached
-        if not cached:
+        get = self._cached.get
+        if not self._cached:
             return found
         for place in range(limit):
-            blocks = cached.get(chain.key(place))
-            if blocks is None:
+            block = get(chain.key(place))
+            if block is None:
                 break
-            found.append(blocks[0])
+            found.append(block[0] if isinstance(block, list) else block)
         return found
 
     def idle(self, blocks: list[Block]) -> int:
@@ -130,16 +136,29 @@ class BlockPool:
     def register(self, owner: Owner, chain: Chain, stop: int) -> None:
         """Make a request's first `stop` blocks findable; of equal ones the older is found first."""
         findable = owner.findable
-        for place in range(len(findable), stop):
-            block = Block(chain.key(place))
-            self._cached.setdefault(block.key, []).append(block)
-            findable.append(block)
+        cached = self._cached
+        first = len(findable)
+        shared = min(stop, chain.shared_blocks)
+        keys = chain.shared_keys(shared)[first:shared] if first < shared else []
+        keys += [chain.key(place) for place in range(max(first, shared), stop)]
+        blocks = list(map(Block, keys))
+        findable += blocks
+        for key, block in zip(keys, blocks, strict=True):
+            other = cached.setdefault(key, block)
+            if other is not block:
+                if isinstance(other, list):
+                    other.append(block)
+                else:
+                    cached[key] = [other, block]
 
     def _unqueue(self, block: Block) -> Block:
         """The same content and age under a new name, so that the entry left in the queue stays dead."""
         fresh = Block(block.key, 0, False, block.number)
         blocks = self._cached[block.key]
-        blocks[blocks.index(block)] = fresh
+        if isinstance(blocks, list):
+            blocks[blocks.index(block)] = fresh
+        else:
+            self._cached[block.key] = fresh
         return fresh
 
     def _add(self, count: int, *, first: bool) -> None:
@@ -157,6 +176,9 @@ class BlockPool:
 
     def _forget(self, block: Block) -> None:
         blocks = self._cached[block.key]
-        blocks.remove(block)
-        if not blocks:
+        if not isinstance(blocks, list):
             del self._cached[block.key]
+            return
+        blocks.remove(block)
+        if len(blocks) == 1:
+            self._cached[block.key] = blocks[0]
