@@ -148,7 +148,7 @@ def _ffn_complaints(model: ModelSpec, run: LayerRun, ranks: int, expert_parallel
         block = own.block_columns if own and part in own.parts else 1
         if width % ranks:
             found.append(f"it does not divide {noun} {width}")
-        elif width // ranks % block:
+        elif ranks > 1 and width // ranks % block:
             found.append(f"{noun} {width} over it is {width // ranks}, no multiple of the quantisation block {block}")
     return found
 
