@@ -333,6 +333,18 @@ def test_nvfp4_is_widened_where_the_gpu_has_no_rate_for_it(tmp_path: Path) -> No
     assert any("weights are widened" in each for each in parts_of(load_scenario(path)).cost.assumptions)
     with pytest.raises(ScenarioError, match="expected a published dense rate of float4_e2m1, found none for h100-sxm"):
         load_scenario(path, ["model.activation_dtype=fp4"])
+    with pytest.raises(ScenarioError, match=r"engine\.kv_cache_dtype: expected one of auto, .* found the text \"fp4\""):
+        load_scenario(path, ["engine.kv_cache_dtype=fp4"])
+
+
+def test_fp8_on_a_gpu_without_a_rate_for_it_is_widened_only_when_asked(tmp_path: Path) -> None:
+    write(tmp_path, {**LLAMA, "quantization_config": {"quant_method": "fp8"}})
+    path = run_file(tmp_path, "config.json")
+    with pytest.raises(ScenarioError, match="expected a published dense rate of float8_e4m3, found none for a100-80gb"):
+        load_scenario(path, ["hardware.gpu=a100-80gb"])
+    asked = load_scenario(path, ["hardware.gpu=a100-80gb", "model.activation_dtype=bf16"])
+    assert asked.model.weight_dtype is Dtype.FLOAT8_E4M3
+    assert any("weights are widened" in each for each in parts_of(asked).cost.assumptions)
 
 
 def test_complaints_about_a_config_have_the_place_in_both_files(tmp_path: Path) -> None:

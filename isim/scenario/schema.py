@@ -19,8 +19,9 @@ SCHEMA_VERSION = 1
 TOKENS_MAX = 10**9
 MILLION = 10**6
 
-DTYPE = choice({**{dtype.value: dtype for dtype in Dtype}, **DTYPE_ALIASES})
-KV_DTYPE = choice({"auto": None, **{dtype.value: dtype for dtype in Dtype if dtype.bits >= 8}, **DTYPE_ALIASES})
+_NAMED = {**{dtype.value: dtype for dtype in Dtype}, **DTYPE_ALIASES}
+DTYPE = choice(_NAMED)
+KV_DTYPE = choice({"auto": None, **{name: dtype for name, dtype in _NAMED.items() if dtype.bits >= 8}})
 VERSION = choice({"0.21": EngineVersion.V021, "0.20": EngineVersion.V021, "0.33": EngineVersion.V033})
 ROUTING = choice({policy.value: policy for policy in RoutingPolicy})
 TIES = choice({ties.value: ties for ties in TieBreak})
