@@ -309,3 +309,12 @@ def test_a_model_of_ones_own_costs_what_its_figures_say() -> None:
     assert parts["lm_head"] == 2 * (64 * 64 + 64 + 64)
     # Ten keys and values of 32 numbers, one query and one output of 64.
     assert parts["decode_attention"] == 2 * (10 * 2 * 32 + 2 * 64)
+
+
+def test_narrow_activations_of_wide_weights_are_widened_and_that_is_said() -> None:
+    """On A100 no fp8 rate is needed: the products are of 16 bits, as those of the weights."""
+    model = MODELS["llama-3.1-8b"]
+    plain = RooflineCost(inputs_of(gpu="a100-80gb"))
+    narrow = RooflineCost(inputs_of(gpu="a100-80gb", precision=precision_of(model, activations=Dtype.FLOAT8_E4M3)))
+    assert any("activations are widened and gain nothing" in text for text in narrow.assumptions)
+    assert not any("widened" in text for text in plain.assumptions)

@@ -317,6 +317,11 @@ class RooflineCost:
         ]
         if self._operations.shape.ranks > 1:
             found.append("all-reduces do not overlap with anything; a ring over the links of one machine")
+        if inputs.precision.activations.bits < inputs.precision.weights.bits:
+            found.append(
+                f"linear layers compute in {inputs.precision.gemm}, the wider of weights and activations: "
+                f"{inputs.precision.activations} activations are widened and gain nothing"
+            )
         if inputs.precision.weights.bits < 16:
             scales = "" if inputs.model.quantization else "scales of quantised weights and "
             found.append(f"{scales}the quantisation of activations cost nothing")
