@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import msgspec
-from slow_blocks import Live, SlowPool, SlowRequest
+from slow_blocks import Live, SlowPool, SlowRequest, groups_of, most_held
 
 from isim.record.errors import IsimError
-from isim.record.records import EngineLimits, EngineVersion, RejectReason, SchedulingPolicy
+from isim.record.records import EngineLimits, EngineVersion, GroupKind, RejectReason, SchedulingPolicy
 
 Scheduled = tuple[str, int, int, str]
 Chunk = tuple[int, int]
@@ -56,7 +56,9 @@ class SlowScheduler:
 
     def add(self, request: SlowRequest) -> None:
         tokens = [(group, start + k) for group, start, count in request.prompt for k in range(count)]
-        self.lives[request.id] = live = Live(request=request, tokens=tokens)
+        groups = len(self.pool.groups)
+        live = Live(request=request, tokens=tokens, tables=[[] for _ in range(groups)], hashed=[0] * groups)
+        self.lives[request.id] = live
         self.wait_list.append(live)
 
     def abort(self, request_id: str) -> None:
@@ -83,6 +85,7 @@ class SlowScheduler:
         self.budget = self.limits.max_num_batched_tokens
         self.alone = len(self.lives) == 1
         self.step = SlowStep()
+        self.pool.step_starts()
         self.taken: dict[str, Scheduled] = {}
         self._running_pass()
         if not self.step.preempted:
@@ -112,10 +115,11 @@ class SlowScheduler:
         self.place = 0
         while self.place < len(self.run_list) and self.budget > 0:
             live = self.run_list[self.place]
-            tokens = min(self._due(live), self.budget)
+            tokens = self._whole_blocks(live, live.computed, min(self._due(live), self.budget))
             if tokens == 0:
                 self.place += 1
                 continue
+            self.pool.drop_passed(live, self._settled(live))
             while live in self.run_list and self.pool.lacks(live, live.computed + tokens):
                 self._preempt()
             if live not in self.run_list:
@@ -150,20 +154,47 @@ class SlowScheduler:
             if self.budget == 0 or len(self.run_list) == self.limits.max_num_seqs:
                 return
             hits = self.pool.hits(live)
-            known, computed = len(live.tokens), len(hits) * self.limits.block_size
+            known, computed = len(live.tokens), hits.tokens
             self.step.lookups.append((live.id, computed))
             tokens = self._threshold_cut(known - computed)
             if tokens > self.budget and not self.limits.enable_chunked_prefill:
                 return
-            tokens = min(tokens, self.budget)
-            whole = known if self.limits.scheduler_reserve_full_isl else computed + tokens
-            if self.pool.lacks(live, whole, hits):
+            live.shared = hits.shared
+            tokens = self._whole_blocks(live, computed, min(tokens, self.budget))
+            if tokens == 0:
                 return
-            self.pool.allot(live, computed + tokens, hits)
+            if self.limits.scheduler_reserve_full_isl and self.pool.lacks(live, known, hits, whole=True):
+                return
+            if self.pool.lacks(live, computed + tokens, hits):
+                return
+            self.pool.admit(live, computed + tokens, hits)
             live.computed = computed
             self.wait_list.remove(live)
             self.run_list.append(live)
             self._take(live, tokens, "resumed" if live.preempted else "new")
+
+    def _settled(self, live: Live) -> int:
+        """Computed tokens that count for what is left behind."""
+        if self.limits.version is EngineVersion.V021:
+            return live.computed
+        under_way = [entry[1] for step in self.in_flight for entry in step.scheduled if entry[0] == live.id]
+        return max(0, live.computed - sum(under_way))
+
+    def _whole_blocks(self, live: Live, computed: int, tokens: int) -> int:
+        """Chunks of a prefill end where a block does if states are to be found there."""
+        if all(group.kind is not GroupKind.ALIGNED_STATE for group in self.pool.groups):
+            return tokens
+        known = len(live.tokens)
+        if computed >= max(live.request.prompt_tokens, known - 1):
+            return tokens
+        block = self.limits.block_size
+        newer = self.limits.version is EngineVersion.V033
+        last = (known - newer) // block * block
+        if newer and computed < live.shared < computed + tokens:
+            return live.shared - computed
+        if computed + tokens < last:
+            return tokens // block * block
+        return last - computed if computed < last < computed + tokens else tokens
 
     def _take(self, live: Live, tokens: int, kind: str) -> None:
         self.taken[live.id] = (live.id, tokens, live.computed, kind)
@@ -264,7 +295,8 @@ def reject_reason(limits: EngineLimits, request: SlowRequest) -> RejectReason | 
     if request.prompt_tokens >= limits.max_model_len:
         return RejectReason.PROMPT_TOO_LONG
     peak = request.prompt_tokens + allowed_output(limits, request) - 1
-    return RejectReason.NEVER_FITS if -(-peak // limits.block_size) > limits.num_blocks - 1 else None
+    most = sum(most_held(limits, group, peak) for group in groups_of(limits))
+    return RejectReason.NEVER_FITS if most > limits.num_blocks - 1 else None
 
 
 def allowed_output(limits: EngineLimits, request: SlowRequest) -> int:

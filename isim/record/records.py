@@ -73,10 +73,35 @@ class RejectReason(StrEnum):
     """At its peak the request needs more KV blocks than the pool can ever lend."""
 
 
+class GroupKind(StrEnum):
+    """What the layers of a KV group keep of a sequence.
+
+    full            every token
+    sliding         the last `window_tokens` tokens
+    state           one recurrent state, in one block for as long as the sequence runs
+    aligned_state   one recurrent state, kept at the ends of blocks too, so that others may start from there
+    """
+
+    FULL = "full"
+    SLIDING = "sliding"
+    STATE = "state"
+    ALIGNED_STATE = "aligned_state"
+
+
+class GroupLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One KV group: layers that share a block table. A group of kind `state` has blocks of any length."""
+
+    kind: GroupKind
+    block_size: Whole
+    window_tokens: Whole = 0
+
+
 class EngineLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that decides what the scheduler does, in the engine's own names.
 
     `num_blocks` counts the null block, so `num_blocks - 1` are usable. `long_prefill_token_threshold` 0 is off.
+    `groups` lists the KV groups when there is more than one full-attention group of `block_size`; all draw blocks
+    from one pool.
     """
 
     version: EngineVersion
@@ -91,6 +116,7 @@ class EngineLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     scheduler_reserve_full_isl: bool
     async_scheduling: bool
     policy: SchedulingPolicy
+    groups: tuple[GroupLimits, ...] = ()
 
 
 class RouterFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
