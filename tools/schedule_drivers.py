@@ -17,6 +17,8 @@ from schedule_cases import Case, CaseRequest, Difference, play
 from isim.cost.linear import LinearCost
 from isim.kernel.clock import SAFE_MAX_NS
 from isim.kernel.kernel import Kernel
+from isim.policy.vllm.group_pool import GroupPool
+from isim.policy.vllm.group_scheduler import GroupScheduler
 from isim.policy.vllm.plan import Outcome, Plan
 from isim.policy.vllm.scheduler import Scheduler
 from isim.policy.vllm.sequence import Status
@@ -49,17 +51,20 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counted(Scheduler):
-    """The scheduler, counting its decisions; requests come as the cases tell them."""
+    """A scheduler that counts its decisions; requests come as the cases tell them."""
 
     def __init__(self, limits: EngineLimits) -> None:
-        super().__init__(limits, NumberedPool)
+        if limits.groups:
+            super().__init__(limits)
+        else:
+            super().__init__(limits, NumberedPool)
         self.names: dict[int, str] = {}
         self.calls = 0
 
     def block_order(self) -> list[int]:
         """The free queue in the numbers of the real engine, head first."""
-        assert isinstance(self.pool, NumberedPool)
-        return self.pool.order()
+        assert isinstance(self.ledger, NumberedPool | GroupPool)
+        return self.ledger.order()
 
     def schedule(self) -> Plan:
         self.calls += 1
@@ -157,18 +162,34 @@ class Watched(Counted):
             has_requests=self.has_requests,
             running=[sequence.id for sequence in self.running.values()],
             waiting=[sequence.id for sequence in self.waiting.in_order()],
-            free_blocks=self.pool.free,
+            free_blocks=self.ledger.free,
             decision=decision,
             emitted=list(emitted),
             finished=list(finished),
         )
 
 
+class CountedGroups(Counted, GroupScheduler):
+    pass
+
+
+class WatchedGroups(Watched, GroupScheduler):
+    pass
+
+
+def counted(limits: EngineLimits) -> Counted:
+    return CountedGroups(limits) if limits.groups else Counted(limits)
+
+
+def watched(limits: EngineLimits) -> Watched:
+    return WatchedGroups(limits) if limits.groups else Watched(limits)
+
+
 class PolicyDriver:
     """The pure policy as a `Driver`."""
 
     def __init__(self, limits: EngineLimits) -> None:
-        self._scheduler = Watched(limits)
+        self._scheduler = watched(limits)
         self._index: dict[str, int] = {}
 
     def add(self, request: CaseRequest) -> None:
@@ -198,7 +219,7 @@ class PolicyDriver:
         return [sequence.id for sequence in self._scheduler.waiting.in_order()]
 
     def free_blocks(self) -> int:
-        return self._scheduler.pool.free
+        return self._scheduler.ledger.free
 
     def free_block_order(self) -> Sequence[int]:
         return self._scheduler.block_order()
@@ -255,7 +276,7 @@ class CaseEngine(Engine):
     """The engine actor, taking in the requests of a case by the number of its decisions instead of from a mailbox."""
 
     def __init__(self, kernel: Kernel, case: Case, log: Log, census: Census, max_stretch: int) -> None:
-        self.table = Watched(case.limits) if max_stretch == 1 else Counted(case.limits)
+        self.table = watched(case.limits) if max_stretch == 1 else counted(case.limits)
         super().__init__(kernel, 0, self.table, LinearCost(UNIT), log, census, max_stretch)
         self._arrivals = deque(sorted(case.requests, key=lambda request: request.arrival_step))
         self._aborts = deque(sorted(case.aborts, key=lambda abort: abort.step))

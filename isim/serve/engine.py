@@ -247,7 +247,7 @@ class Engine:
                 self._say(None)
             decoders = scheduler.decoders
             return self._steady_run(steady, 0, decoders.count, decoders.context)
-        free_blocks = scheduler.pool.free
+        free_blocks = scheduler.ledger.free
         plan = scheduler.schedule()
         if plan.steady:
             if self._outcome is not None:
@@ -359,7 +359,7 @@ class Engine:
                 batch=run.batch,
                 context=run.context + first * run.batch,
                 running=len(self.scheduler.running),
-                free_blocks=self.scheduler.pool.free,
+                free_blocks=self.scheduler.ledger.free,
             )
         )
 
@@ -376,7 +376,7 @@ class Engine:
             engine=self.number,
             running=len(scheduler.running),
             waiting=len(scheduler.waiting),
-            free_blocks=scheduler.pool.free if free_blocks is None else free_blocks,
+            free_blocks=scheduler.ledger.free if free_blocks is None else free_blocks,
         )
         if outcome is not None:
             turn.ended = outcome.step

@@ -50,7 +50,17 @@ class Chain:
     The first `shared_tokens` tokens are spelt by `runs`; everything after them is the request's own.
     """
 
-    __slots__ = ("_block", "_keys", "_next_run", "_offset", "_private", "_runs", "_table", "shared_blocks")
+    __slots__ = (
+        "_block",
+        "_keys",
+        "_next_run",
+        "_offset",
+        "_private",
+        "_runs",
+        "_shared_tokens",
+        "_table",
+        "shared_blocks",
+    )
 
     def __init__(self, table: KeyTable, index: int, block_size: int, runs: Sequence[Run], shared_tokens: int) -> None:
         self._table = table
@@ -60,7 +70,12 @@ class Chain:
         self._next_run = 0
         self._offset = 0
         self._private = -(index + 1) * PRIVATE_BLOCKS
+        self._shared_tokens = shared_tokens
         self.shared_blocks = shared_tokens // block_size
+
+    def in_blocks_of(self, table: KeyTable, index: int, block_size: int) -> Chain:
+        """The same tokens in blocks of another length."""
+        return Chain(table, index, block_size, self._runs, self._shared_tokens)
 
     def key(self, place: int) -> int:
         """Key of the block at `place`, counted from 0."""

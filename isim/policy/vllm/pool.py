@@ -47,7 +47,13 @@ class Owner(Protocol):
     findable: list[Block]
 
 
-class BlockPool:
+class Ledger:
+    """`free` is the number of blocks that can be taken."""
+
+    free: int
+
+
+class BlockPool(Ledger):
     """`free` is the number of blocks that can be taken, findable ones included."""
 
     def __init__(self, num_blocks: int, *, unhashed_first: bool) -> None:

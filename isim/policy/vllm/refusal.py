@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from isim.policy.vllm.group_rules import most_held
 from isim.record.records import EngineLimits, RejectReason
 
 
@@ -13,6 +14,10 @@ def refusal(limits: EngineLimits, prompt_tokens: int, output_tokens: int) -> Rej
     if prompt_tokens >= limits.max_model_len:
         return RejectReason.PROMPT_TOO_LONG
     peak_tokens = min(prompt_tokens + output_tokens, limits.max_model_len) - 1
-    if -(-peak_tokens // limits.block_size) > limits.num_blocks - 1:
+    if limits.groups:
+        peak_blocks = sum(most_held(limits, group, peak_tokens) for group in limits.groups)
+    else:
+        peak_blocks = -(-peak_tokens // limits.block_size)
+    if peak_blocks > limits.num_blocks - 1:
         return RejectReason.NEVER_FITS
     return None

@@ -16,7 +16,7 @@ from isim.policy.vllm.decoders import Decoders
 from isim.policy.vllm.flight import QUIET, Flight
 from isim.policy.vllm.keys import Chain, KeyTable, Run
 from isim.policy.vllm.plan import Blocked, Outcome, Plan
-from isim.policy.vllm.pool import BlockPool
+from isim.policy.vllm.pool import BlockPool, Ledger
 from isim.policy.vllm.rules import RULES
 from isim.policy.vllm.sequence import Sequence, Status
 from isim.policy.vllm.waiting import FirstComeQueue, PriorityQueue, Waiting
@@ -33,6 +33,7 @@ class Scheduler:
         self.steps = 0
         """Steps with tokens decided so far."""
         self.pool = make_pool(limits.num_blocks, unhashed_first=self.rules.unhashed_first)
+        self.ledger: Ledger = self.pool
         self.decoders = Decoders(limits.block_size)
         self.running: dict[int, Sequence] = {}
         """By index, in running order."""
@@ -107,10 +108,10 @@ class Scheduler:
         flight = Flight(-1)
         self.flights.append(flight)
         self.unreported = False
-        if self.running and not self._smooth_pass(plan, flight):
-            walk(self, plan, flight)
+        if self.running:
+            self._running_pass(plan, flight)
         if self.waiting and not plan.preempted:
-            admit(self, plan, flight)
+            self._waiting_pass(plan, flight)
         if plan.tokens:
             flight.step = self.steps
             self.steps += 1
@@ -158,7 +159,7 @@ class Scheduler:
             return 0
         if count > self.limits.max_num_batched_tokens or (flights and flights[0].step < 0):
             return 0
-        return decoders.run_length(self.pool.free)
+        return self._run_length()
 
     def horizon(self, plan: Plan) -> int:
         """How many more decisions after this steady `plan` are like it, if nobody comes in; `outcome_due` as above."""
@@ -169,7 +170,7 @@ class Scheduler:
             return 0
         if self.depth > 1 and (flights[0].step < 0 or (flights[0].ending and self.waiting)):
             return 0
-        return decoders.run_length(self.pool.free)
+        return self._run_length()
 
     def outcome_due(self) -> bool:
         """Whether the oldest step under way brings something that needs saying: call `update` at its end."""
@@ -181,8 +182,7 @@ class Scheduler:
         No more than `steady_steps` or `horizon` allowed, and after the output that was due has been taken in.
         """
         decoders, flights = self.decoders, self.flights
-        if decoders.opened(steps):
-            self.pool.open(decoders, self.running.values(), steps)
+        self._open_ahead(steps)
         self.steps += steps
         ending = decoders.advance(steps)
         last = Flight(self.steps - 1, False, (), (), ending) if ending else QUIET
@@ -316,6 +316,24 @@ class Scheduler:
         self.pool.give_back(sequence, -(-(sequence.computed + granted) // block), hashed)
         sequence.computed = 0
         sequence.hashed = 0
+
+    # ---- what differs where there are several KV groups
+
+    def _run_length(self) -> int:
+        """Ticks until a decoder ends, or fewer if blocks may not last; of at least one decoder."""
+        return self.decoders.run_length(self.pool.free)
+
+    def _open_ahead(self, ticks: int) -> None:
+        """Blocks for the next ticks."""
+        if self.decoders.opened(ticks):
+            self.pool.open(self.decoders, self.running.values(), ticks)
+
+    def _running_pass(self, plan: Plan, flight: Flight) -> None:
+        if not self._smooth_pass(plan, flight):
+            walk(self, plan, flight)
+
+    def _waiting_pass(self, plan: Plan, flight: Flight) -> None:
+        admit(self, plan, flight)
 
     def _smooth_pass(self, plan: Plan, flight: Flight) -> bool:
         """The running pass where nobody's tokens or blocks depend on who comes first; False if they may."""

@@ -6,6 +6,7 @@ from enum import IntEnum
 
 import msgspec
 
+from isim.policy.vllm.group_pool import Tables
 from isim.policy.vllm.keys import Chain
 from isim.policy.vllm.pool import Block
 
@@ -31,6 +32,7 @@ class Sequence(msgspec.Struct, eq=False, gc=False):
     offset         while decoding: computed tokens minus the decoders' tick
     end_tick       while decoding: the tick at which its last token is sampled
     overlap_tick   while decoding: from this tick on its newest token was scheduled with the one before in flight
+    tables         its block tables where there are several KV groups
     """
 
     index: int
@@ -50,6 +52,7 @@ class Sequence(msgspec.Struct, eq=False, gc=False):
     offset: int = 0
     end_tick: int = 0
     overlap_tick: int = 0
+    tables: Tables | None = None
 
     @property
     def rank(self) -> tuple[int, int]:

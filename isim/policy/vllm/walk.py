@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from isim.policy.vllm.scheduler import Scheduler
 
 
-class _Pass:
+class RunningPass:
     def __init__(self, table: Scheduler, plan: Plan) -> None:
         self.table = table
         self.plan = plan
@@ -31,8 +31,8 @@ class _Pass:
     def run(self) -> None:
         while self.place < len(self.line) and self.budget > 0:
             sequence = self.line[self.place]
-            tokens = min(self._due(sequence), self.budget)
-            if tokens and not self._make_room(sequence, tokens):
+            tokens = self.wish(sequence)
+            if tokens and not self.make_room(sequence, tokens):
                 if self._by_priority and not self.table.rules.self_victim_ends:
                     continue
                 return
@@ -40,27 +40,35 @@ class _Pass:
                 self._grant(sequence, tokens)
             self.place += 1
 
-    def _due(self, sequence: Sequence) -> int:
+    def wish(self, sequence: Sequence) -> int:
+        """Tokens it would get now."""
         if sequence.status is Status.DECODE:
             return 1
-        return self.table.due(sequence) if sequence.status is Status.PREFILL else 0
+        return min(self.table.due(sequence), self.budget) if sequence.status is Status.PREFILL else 0
 
-    def _computed(self, sequence: Sequence) -> int:
+    def computed(self, sequence: Sequence) -> int:
         if sequence.status is Status.DECODE:
             self.table.decoders.settle(sequence)
         return sequence.computed
 
-    def _make_room(self, sequence: Sequence, tokens: int) -> bool:
+    def make_room(self, sequence: Sequence, tokens: int) -> bool:
         """Preempt until the blocks of `tokens` more tokens fit; False when it had to preempt itself."""
         pool = self.table.pool
-        computed, block = self._computed(sequence), self.table.limits.block_size
+        computed, block = self.computed(sequence), self.table.limits.block_size
         needed = -(-(computed + tokens) // block) - -(-computed // block)
-        while needed > pool.free:
+        if not self.evict_for(sequence, needed):
+            return False
+        pool.take(sequence, needed)
+        return True
+
+    def evict_for(self, sequence: Sequence, needed: int) -> bool:
+        """Preempt until so many blocks are free; False when it had to preempt itself."""
+        ledger = self.table.ledger
+        while needed > ledger.free:
             victim, granted = self._victim()
             self.table.preempt(victim, self.plan, granted)
             if victim is sequence:
                 return False
-        pool.take(sequence, needed)
         return True
 
     def _victim(self) -> tuple[Sequence, int]:
@@ -85,9 +93,9 @@ class _Pass:
         sequence.hashed = max(sequence.hashed, sequence.computed + tokens - newest_unknown)
 
 
-def walk(table: Scheduler, plan: Plan, flight: Flight) -> None:
+def walk(table: Scheduler, plan: Plan, flight: Flight, make: type[RunningPass] = RunningPass) -> None:
     """The running pass of one step, with preemption; moves the state as the smooth pass does."""
-    turn = _Pass(table, plan)
+    turn = make(table, plan)
     turn.run()
     decoders = table.decoders
     left_out: list[Sequence] = []

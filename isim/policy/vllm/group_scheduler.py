@@ -1,0 +1,282 @@
+"""The scheduler where there are several KV groups: windows, states, blocks of different lengths.
+
+It decides as `Scheduler` does; only what blocks a request wants, gets and gives back is told by tables. Between two
+blocks nothing happens to a table, so a decoder is looked at only at its *beats*: the ticks at which one more token
+opens an entry or passes one. They are kept by tick, and those of one tick are taken in running order, since what one
+request gives back another may take. Where blocks run short every running request is visited, as in `walk.py`.
+
+A state that others may start from must be kept at the ends of blocks, so chunks of prefills are cut to end there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Listing
+
+from isim.policy.vllm.decoders import Decoders
+from isim.policy.vllm.flight import Flight
+from isim.policy.vllm.group_pool import GroupPool, Tables
+from isim.policy.vllm.group_rules import beats_of, unprocessed_steps
+from isim.policy.vllm.keys import Chain, KeyTable, Run
+from isim.policy.vllm.plan import Blocked, Plan
+from isim.policy.vllm.scheduler import Scheduler
+from isim.policy.vllm.sequence import Sequence, Status
+from isim.policy.vllm.walk import RunningPass, walk
+from isim.record.records import EngineLimits, GroupKind
+
+
+class BeatingDecoders(Decoders):
+    """Decoders, and the ticks at which each of them has to be looked at."""
+
+    def __init__(self, limits: EngineLimits) -> None:
+        super().__init__(limits.block_size)
+        self._beats = beats_of(limits)
+        self._forced = unprocessed_steps(limits) - 1
+        self._calendar: dict[int, list[Sequence]] = {}
+
+    def join(self, sequence: Sequence, overlap_after: int) -> None:
+        super().join(sequence, overlap_after)
+        tables_of(sequence).forced = self._forced
+        self._note(sequence, self.tick)
+
+    def beating(self, tick: int) -> list[Sequence]:
+        """Who has to be looked at before this tick, in running order; each must be told to go on, or leave."""
+        found = []
+        for sequence in self._calendar.pop(tick, ()):
+            tables = tables_of(sequence)
+            if sequence.status is Status.DECODE and tables.beat == tick:
+                tables.beat = -1
+                found.append(sequence)
+        found.sort(key=_order)
+        return found
+
+    def go_on(self, sequence: Sequence, tick: int) -> None:
+        """It has been looked at before this tick: note when next."""
+        tables = tables_of(sequence)
+        after = 1
+        if tables.forced:
+            tables.forced -= 1
+        else:
+            beyond = sequence.offset + tick + 1
+            after += min((residue - beyond) % block for block, residue in self._beats)
+        self._note(sequence, tick + after)
+
+    def _note(self, sequence: Sequence, tick: int) -> None:
+        tables_of(sequence).beat = tick
+        self._calendar.setdefault(tick, []).append(sequence)
+
+
+class GroupScheduler(Scheduler):
+    def __init__(self, limits: EngineLimits) -> None:
+        super().__init__(limits)
+        self.ledger = self.groups = GroupPool(limits, self.rules)
+        self.decoders: BeatingDecoders = BeatingDecoders(limits)
+        self._lags = unprocessed_steps(limits) > 1
+        self._aligned = any(group.kind is GroupKind.ALIGNED_STATE for group in self.groups.groups)
+        self._key_tables = {group.block_size: KeyTable() for group in self.groups.groups}
+        self._most_opened = [group.block_size for group in self.groups.groups]
+
+    def add(
+        self,
+        index: int,
+        name: str,
+        prompt_tokens: int,
+        output_tokens: int,
+        priority: int = 0,
+        order_time: int = 0,
+        prompt: Listing[Run] | None = None,
+        quotable: bool = False,
+    ) -> None:
+        super().add(index, name, prompt_tokens, output_tokens, priority, order_time, prompt, quotable)
+        sequence = self.live[index]
+        chains = None
+        if sequence.chain is not None:
+            of_size = {
+                size: sequence.chain.in_blocks_of(table, index, size) for size, table in self._key_tables.items()
+            }
+            chains = tuple(of_size[group.block_size] for group in self.groups.groups)
+        sequence.tables = self.groups.tables(index, chains)
+
+    def horizon(self, plan: Plan) -> int:
+        if self.waiting and plan.blocked is not Blocked.SEATS:
+            return 0
+        return super().horizon(plan)
+
+    def extend(self, sequence: Sequence, tokens: int, plan: Plan, flight: Flight) -> None:
+        tables = tables_of(sequence)
+        tables.step, tables.given = plan.step, tokens
+        super().extend(sequence, tokens, plan, flight)
+
+    def free(self, sequence: Sequence, granted: int = 0) -> None:
+        tables, hashed = tables_of(sequence), sequence.hashed
+        if sequence.issued < sequence.output or sequence.index in self._quotable:
+            self.groups.name(tables, hashed, shared_only=False)
+        self.groups.release(tables, hashed)
+        sequence.computed = sequence.hashed = 0
+
+    def settled(self, sequence: Sequence, computed: int, *, deciding: int) -> int:
+        """Its tokens that count for what is passed; the last `deciding` flights are those being decided."""
+        if not self._lags or len(self.flights) == deciding or self.flights[-1 - deciding].step < 0:
+            return computed
+        tables = tables_of(sequence)
+        if tables.step == self.steps - 1:
+            return computed - tables.given
+        decoding = sequence.status is Status.DECODE and sequence not in self.skipped
+        return computed - 1 if decoding else computed
+
+    def whole_blocks(self, sequence: Sequence, computed: int, tokens: int) -> int:
+        """A chunk cut so that its state is kept where it can be found again; 0 if there is nothing left of it."""
+        known = sequence.prompt + sequence.issued
+        if not self._aligned or computed >= max(sequence.prompt, known - 1):
+            return tokens
+        shared, block = tables_of(sequence).shared_end, self.limits.block_size
+        if self.rules.split_shared and computed < shared < computed + tokens:
+            return shared - computed
+        last = (known - self.rules.recompute_last) // block * block
+        if computed + tokens < last:
+            return tokens // block * block
+        return last - computed if computed < last < computed + tokens else tokens
+
+    def make_room(self, sequence: Sequence, computed: int, settled: int) -> Tables:
+        """Give back what its groups have passed."""
+        tables = tables_of(sequence)
+        hashed = sequence.hashed
+        if sequence.status is Status.DECODE:
+            hashed = max(hashed, computed - int(self.depth > 1 and computed - sequence.offset >= sequence.overlap_tick))
+        self.groups.drop(tables, settled, hashed)
+        return tables
+
+    def _register(self, sequence: Sequence, chain: Chain) -> None:
+        self.groups.name(tables_of(sequence), sequence.hashed, shared_only=True)
+
+    def _run_length(self) -> int:
+        ticks, count, free = super()._run_length(), self.decoders.count, self.groups.free
+        while ticks and count * sum(ticks // block + 1 for block in self._most_opened) > free:
+            ticks //= 2
+        return ticks
+
+    def _open_ahead(self, ticks: int) -> None:
+        decoders, groups = self.decoders, self.groups
+        for tick in range(decoders.tick, decoders.tick + ticks):
+            for sequence in decoders.beating(tick):
+                computed = sequence.offset + tick
+                if tick == decoders.tick:
+                    settled = self.settled(sequence, computed, deciding=0)
+                else:
+                    settled = computed - self._lags
+                groups.allot(self.make_room(sequence, computed, settled), computed + 1)
+                decoders.go_on(sequence, tick)
+
+    def _running_pass(self, plan: Plan, flight: Flight) -> None:
+        decoders = self.decoders
+        tick = decoders.tick
+        beating = decoders.beating(tick)
+        chunks = self._unhindered(beating, tick)
+        if chunks is None:
+            walk(self, plan, flight, GroupPass)
+            for sequence in beating:
+                if sequence.status is Status.DECODE and tables_of(sequence).beat < 0:
+                    decoders.go_on(sequence, tick)
+            return
+        turns = [(sequence, 1) for sequence in beating] + chunks
+        for sequence, tokens in sorted(turns, key=lambda turn: turn[0].order):
+            decoding = sequence.status is Status.DECODE
+            computed = sequence.offset + tick if decoding else sequence.computed
+            settled = self.settled(sequence, computed, deciding=1)
+            self.groups.allot(self.make_room(sequence, computed, settled), computed + tokens)
+            if decoding:
+                decoders.go_on(sequence, tick)
+        if decoders.count:
+            self.decode(plan, flight)
+            if self._quotable:
+                self.publish()
+        for sequence, tokens in chunks:
+            plan.chunks.append((sequence.index, tokens))
+            self.extend(sequence, tokens, plan, flight)
+        if chunks:
+            self.prefills = [sequence for sequence in self.prefills if sequence.status is Status.PREFILL]
+
+    def _unhindered(self, beating: list[Sequence], tick: int) -> list[tuple[Sequence, int]] | None:
+        """(request, tokens) of everybody in prefill if budget and blocks suffice whoever comes first, else None."""
+        groups, decoders = self.groups, self.decoders
+        budget = self.limits.max_num_batched_tokens - decoders.count
+        if budget < 0 or (self.prefills and self.prefills[0].order < decoders.newest_order):
+            return None
+        wanted = sum(groups.wants(tables_of(sequence), sequence.offset + tick + 1) for sequence in beating)
+        chunks = []
+        for sequence in self.prefills:
+            tokens = self.whole_blocks(sequence, sequence.computed, min(self.due(sequence), budget))
+            if tokens <= 0:
+                return None
+            budget -= tokens
+            wanted += groups.wants(tables_of(sequence), sequence.computed + tokens)
+            chunks.append((sequence, tokens))
+        return chunks if wanted <= groups.free else None
+
+    def _waiting_pass(self, plan: Plan, flight: Flight) -> None:
+        limits, groups, waiting, running = self.limits, self.groups, self.waiting, self.running
+        budget = limits.max_num_batched_tokens - plan.tokens
+        while waiting and budget > 0:
+            if len(running) >= limits.max_num_seqs:
+                plan.blocked = Blocked.SEATS
+                return
+            plan.blocked = Blocked.BLOCKS
+            sequence = waiting.first()
+            tables = tables_of(sequence)
+            known = sequence.prompt + sequence.issued
+            found = groups.find(tables, known)
+            plan.lookups.append((sequence.index, found.tokens))
+            tokens = self.cut(known - found.tokens)
+            if tokens > budget and not limits.enable_chunked_prefill:
+                return
+            tables.shared_end = found.shared
+            tokens = self.whole_blocks(sequence, found.tokens, min(tokens, budget))
+            if tokens == 0 or (limits.scheduler_reserve_full_isl and groups.lacks(known, found, whole=True)):
+                return
+            if groups.lacks(found.tokens + tokens, found):
+                return
+            plan.blocked = Blocked.NO
+            waiting.take()
+            groups.start(tables, found.tokens + tokens, found)
+            sequence.computed = found.tokens
+            sequence.status = Status.PREFILL
+            sequence.order = self.orders
+            self.orders += 1
+            running[sequence.index] = sequence
+            plan.admitted.append((sequence.index, found.tokens, tokens))
+            self.extend(sequence, tokens, plan, flight)
+            if sequence.status is Status.PREFILL:
+                self.prefills.append(sequence)
+            budget -= tokens
+
+    def schedule(self) -> Plan:
+        self.groups.step_starts()
+        return super().schedule()
+
+
+class GroupPass(RunningPass):
+    table: GroupScheduler
+
+    def wish(self, sequence: Sequence) -> int:
+        tokens = super().wish(sequence)
+        if sequence.status is not Status.PREFILL or not tokens:
+            return tokens
+        return self.table.whole_blocks(sequence, sequence.computed, tokens)
+
+    def make_room(self, sequence: Sequence, tokens: int) -> bool:
+        table, computed = self.table, self.computed(sequence)
+        settled = table.settled(sequence, computed, deciding=1)
+        tables = table.make_room(sequence, computed, settled)
+        if not self.evict_for(sequence, table.groups.wants(tables, computed + tokens)):
+            return False
+        table.groups.allot(tables, computed + tokens)
+        return True
+
+
+def tables_of(sequence: Sequence) -> Tables:
+    tables = sequence.tables
+    assert tables is not None, "a request of a scheduler with groups has tables"
+    return tables
+
+
+def _order(sequence: Sequence) -> int:
+    return sequence.order
