@@ -103,7 +103,7 @@ def wire(
     """
     census = Census(kernel)
     engines = [
-        Engine(kernel, number, Scheduler(parts.limits, make_pool), parts.cost, log, census, max_stretch)
+        Engine(kernel, number, _scheduler(parts.limits, make_pool), parts.cost, log, census, max_stretch)
         for number in range(parts.engines)
     ]
     router = Router(kernel, parts.limits, engines, log, census)
@@ -118,6 +118,14 @@ def wire(
 
         Reacting(kernel, requests, router.mailbox, census, parts.limits)
     return System(kernel=kernel, census=census, engines=engines)
+
+
+def _scheduler(limits: EngineLimits, make_pool: type[BlockPool]) -> Scheduler:
+    if not limits.groups:
+        return Scheduler(limits, make_pool)
+    from isim.policy.vllm.group_scheduler import GroupScheduler  # only models that need it pay for its import
+
+    return GroupScheduler(limits)
 
 
 def _precision(scenario: Scenario) -> Precision:

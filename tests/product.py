@@ -13,6 +13,7 @@ from isim.cost.linear import LinearCost
 from isim.cost.memory import KvCapacity
 from isim.kernel.kernel import Kernel
 from isim.model.spec import Confidence
+from isim.policy.vllm.group_pool import GroupPool
 from isim.record.digest import log_digest
 from isim.record.log import Log
 from isim.record.records import REVISION, SCHEMA, AnyRecord, End, EngineLimits, Header, LinearCoefficients, RouterFacts
@@ -39,8 +40,8 @@ class Played(msgspec.Struct, kw_only=True):
 
     def block_order(self) -> list[int]:
         """The free queue at the end, in the numbers of the real engine."""
-        pool = self.system.engines[0].scheduler.pool
-        assert isinstance(pool, NumberedPool)
+        pool = self.system.engines[0].scheduler.ledger
+        assert isinstance(pool, NumberedPool | GroupPool)
         return pool.order()
 
 

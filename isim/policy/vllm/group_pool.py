@@ -16,7 +16,7 @@ from math import lcm
 
 import msgspec
 
-from isim.policy.vllm.group_rules import groups_of, most_held, passed_entries
+from isim.policy.vllm.group_rules import groups_of, most_held, passed_entries, whole_block
 from isim.policy.vllm.keys import PRIVATE_BLOCKS, Chain
 from isim.policy.vllm.pool import Ledger
 from isim.policy.vllm.rules import Rules
@@ -74,9 +74,8 @@ class GroupPool(Ledger):
         self._limits = limits
         self._caching = limits.enable_prefix_caching
         self._unhashed_first = rules.unhashed_first
-        whole = lcm(*(group.block_size for group in self.groups))
-        self._whole = whole
-        self._step = whole if rules.whole_names else 1
+        self._whole = lcm(*(group.block_size for group in self.groups))
+        self._step = whole_block(limits)
         self._head: deque[int] = deque()
         self._fresh = 1
         self._queue: OrderedDict[int, None] = OrderedDict()

@@ -5,6 +5,8 @@ A table has an entry for each block of positions. An entry is passed once nothin
 
 from __future__ import annotations
 
+from math import lcm
+
 from isim.policy.vllm.rules import RULES
 from isim.record.records import EngineLimits, GroupKind, GroupLimits
 
@@ -27,6 +29,12 @@ def passed_entries(group: GroupLimits, computed: int) -> int:
     return 0 if behind is None else max(0, computed - behind) // group.block_size
 
 
+def whole_block(limits: EngineLimits) -> int:
+    """Entries are named up to a multiple of this many tokens, 1 for all that are full."""
+    sizes = [group.block_size for group in limits.groups]
+    return lcm(*sizes) if RULES[limits.version].whole_names and len(set(sizes)) > 1 else 1
+
+
 def unprocessed_steps(limits: EngineLimits) -> int:
     """Steps whose tokens may be computed beyond those that count for what is passed, the one being decided included."""
     return 2 if RULES[limits.version].processed_only and limits.async_scheduling else 1
@@ -47,9 +55,10 @@ def most_held(limits: EngineLimits, group: GroupLimits, tokens: int) -> int:
 
 
 def beats_of(limits: EngineLimits) -> tuple[tuple[int, int], ...]:
-    """(block, residue) of the numbers of computed tokens at which one more token may open or pass an entry.
+    """(block, residue) of the numbers of computed tokens at which one more token may open, pass or name an entry.
 
-    Where only processed tokens count, what is passed moves one token later once a request decodes.
+    Where only processed tokens count, what is passed moves one token later once a request decodes. Where names are given
+    up to multiples of all blocks only, the last entries of a prompt get theirs while the request decodes.
     """
     late = (0, 1) if unprocessed_steps(limits) > 1 else (0,)
     beats: dict[tuple[int, int], None] = {}
@@ -58,4 +67,7 @@ def beats_of(limits: EngineLimits) -> tuple[tuple[int, int], ...]:
         beats[block, 0] = None
         if behind is not None:
             beats.update(dict.fromkeys((block, (behind + lag) % block) for lag in late))
+    whole = whole_block(limits)
+    if whole > 1 and limits.enable_prefix_caching:
+        beats[whole, 0 if limits.async_scheduling else whole - 1] = None
     return tuple(beats)

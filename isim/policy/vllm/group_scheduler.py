@@ -136,14 +136,25 @@ class GroupScheduler(Scheduler):
             return tokens // block * block
         return last - computed if computed < last < computed + tokens else tokens
 
-    def make_room(self, sequence: Sequence, computed: int, settled: int) -> Tables:
+    def give_back(self, sequence: Sequence, computed: int, settled: int) -> Tables:
         """Give back what its groups have passed."""
         tables = tables_of(sequence)
-        hashed = sequence.hashed
-        if sequence.status is Status.DECODE:
-            hashed = max(hashed, computed - int(self.depth > 1 and computed - sequence.offset >= sequence.overlap_tick))
-        self.groups.drop(tables, settled, hashed)
+        self.groups.drop(tables, settled, self._hashed(sequence, computed))
         return tables
+
+    def lend(self, sequence: Sequence, computed: int, tokens: int) -> None:
+        """Blocks for `tokens` more tokens, which are free."""
+        tables = tables_of(sequence)
+        self.groups.allot(tables, computed + tokens)
+        if sequence.status is Status.DECODE:
+            self.groups.name(tables, self._hashed(sequence, computed + 1), shared_only=True)
+
+    def _hashed(self, sequence: Sequence, computed: int) -> int:
+        """Its leading tokens that have a hash with so many computed: all, but the newest may not be known yet."""
+        if sequence.status is not Status.DECODE:
+            return sequence.hashed
+        unknown = self.depth > 1 and computed - sequence.offset >= sequence.overlap_tick
+        return max(sequence.hashed, computed - unknown)
 
     def _register(self, sequence: Sequence, chain: Chain) -> None:
         self.groups.name(tables_of(sequence), sequence.hashed, shared_only=True)
@@ -155,7 +166,7 @@ class GroupScheduler(Scheduler):
         return ticks
 
     def _open_ahead(self, ticks: int) -> None:
-        decoders, groups = self.decoders, self.groups
+        decoders = self.decoders
         for tick in range(decoders.tick, decoders.tick + ticks):
             for sequence in decoders.beating(tick):
                 computed = sequence.offset + tick
@@ -163,7 +174,8 @@ class GroupScheduler(Scheduler):
                     settled = self.settled(sequence, computed, deciding=0)
                 else:
                     settled = computed - self._lags
-                groups.allot(self.make_room(sequence, computed, settled), computed + 1)
+                self.give_back(sequence, computed, settled)
+                self.lend(sequence, computed, 1)
                 decoders.go_on(sequence, tick)
 
     def _running_pass(self, plan: Plan, flight: Flight) -> None:
@@ -182,7 +194,8 @@ class GroupScheduler(Scheduler):
             decoding = sequence.status is Status.DECODE
             computed = sequence.offset + tick if decoding else sequence.computed
             settled = self.settled(sequence, computed, deciding=1)
-            self.groups.allot(self.make_room(sequence, computed, settled), computed + tokens)
+            self.give_back(sequence, computed, settled)
+            self.lend(sequence, computed, tokens)
             if decoding:
                 decoders.go_on(sequence, tick)
         if decoders.count:
@@ -265,10 +278,10 @@ class GroupPass(RunningPass):
     def make_room(self, sequence: Sequence, tokens: int) -> bool:
         table, computed = self.table, self.computed(sequence)
         settled = table.settled(sequence, computed, deciding=1)
-        tables = table.make_room(sequence, computed, settled)
+        tables = table.give_back(sequence, computed, settled)
         if not self.evict_for(sequence, table.groups.wants(tables, computed + tokens)):
             return False
-        table.groups.allot(tables, computed + tokens)
+        table.lend(sequence, computed, tokens)
         return True
 
 
