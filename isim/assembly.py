@@ -17,7 +17,7 @@ from isim.model.spec import Precision, precision_of
 from isim.policy.vllm.pool import BlockPool
 from isim.policy.vllm.scheduler import Scheduler
 from isim.record.log import Log
-from isim.record.records import EngineLimits, RouterFacts
+from isim.record.records import EngineLimits, GroupLimits, RouterFacts
 from isim.scenario.types import Linear, Roofline, Scenario, UnpublishedRate
 from isim.serve.arrivals import send
 from isim.serve.census import Census
@@ -140,10 +140,6 @@ def _precision(scenario: Scenario) -> Precision:
 
 def _capacity(scenario: Scenario) -> KvCapacity:
     engine = scenario.engine
-    if scenario.model.spec.layers:
-        from isim.model.groups import require_one_full_group
-
-        require_one_full_group(scenario.model.spec)
     limits = MemoryLimits(
         tensor_parallel_size=engine.tensor_parallel_size,
         gpu_memory_utilization=engine.gpu_memory_utilization_ppm / _PPM,
@@ -157,13 +153,28 @@ def _capacity(scenario: Scenario) -> KvCapacity:
     return kv_capacity(scenario.model.spec, scenario.hardware.gpu, _precision(scenario), limits)
 
 
-def _limits(scenario: Scenario, num_blocks: int) -> EngineLimits:
+def _groups(scenario: Scenario) -> tuple[GroupLimits, ...]:
     engine = scenario.engine
+    if not scenario.model.spec.layers:
+        return ()
+    from isim.cost.groups import engine_groups  # only models that need it pay for its import
+
+    return engine_groups(
+        scenario.model.spec,
+        _precision(scenario),
+        engine.tensor_parallel_size,
+        engine.block_size,
+        state_tokens=None if engine.enable_prefix_caching else engine.max_model_len,
+    )
+
+
+def _limits(scenario: Scenario, num_blocks: int) -> EngineLimits:
+    engine, groups = scenario.engine, _groups(scenario)
     return EngineLimits(
         version=engine.version,
         max_num_seqs=engine.max_num_seqs,
         max_num_batched_tokens=engine.max_num_batched_tokens,
-        block_size=engine.block_size,
+        block_size=min([group.block_size for group in groups], default=engine.block_size),
         num_blocks=num_blocks,
         max_model_len=engine.max_model_len,
         enable_prefix_caching=engine.enable_prefix_caching,
@@ -172,6 +183,7 @@ def _limits(scenario: Scenario, num_blocks: int) -> EngineLimits:
         scheduler_reserve_full_isl=engine.scheduler_reserve_full_isl,
         async_scheduling=engine.async_scheduling,
         policy=engine.scheduling_policy,
+        groups=groups,
     )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from expand import Told, tell
+from group_fuzz import random_group_case
 from product import Played, as_requests, play
 from slow_engine import EndlessRun, SlowRun, run_timed
-from workload_fuzz import linear_step_ns, quoted_ids, random_case
+from workload_fuzz import Case, linear_step_ns, quoted_ids, random_case
 
 from isim.kernel.errors import BudgetExceeded
 from isim.replay import Replay, ReplayViolation
@@ -16,11 +18,12 @@ from isim.serve.trouble import NoHeadway
 
 BATCHES = 8
 CASES = 250
+GROUP_CASES = 80
 
 
-def compare(seed: int) -> bool:
+def compare(seed: int, make: Callable[[int], Case] = random_case) -> bool:
     """Play a case every way; False when its rules go in circles, which both engines must then say."""
-    limits, requests, coefficients = random_case(seed)
+    limits, requests, coefficients = make(seed)
     quotable = quoted_ids(requests)
 
     def product(**how: Any) -> Played:
@@ -84,6 +87,19 @@ def _slow_steps(slow: SlowRun) -> list[tuple[int, int, int, int, int]]:
 def test_product_agrees_with_the_slow_engine(batch: int) -> None:
     ended = [compare(seed) for seed in range(batch * CASES, (batch + 1) * CASES)]
     assert sum(ended) > CASES * 0.9
+
+
+@pytest.mark.parametrize("batch", range(4))
+def test_product_agrees_with_the_slow_engine_on_several_groups(batch: int) -> None:
+    ended = [compare(seed, random_group_case) for seed in range(batch * GROUP_CASES, (batch + 1) * GROUP_CASES)]
+    assert sum(ended) > GROUP_CASES * 0.8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", range(4, 40))
+def test_product_agrees_with_the_slow_engine_on_many_more_groups(batch: int) -> None:
+    for seed in range(batch * GROUP_CASES, (batch + 1) * GROUP_CASES):
+        compare(seed, random_group_case)
 
 
 @pytest.mark.slow

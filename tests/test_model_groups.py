@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from isim.cost.groups import engine_groups
 from isim.model.catalogue import MODELS
-from isim.model.groups import KvGroup, KvKind, group_size, kv_groups, kv_layers, require_one_full_group
-from isim.model.spec import Dtype, ModelError, precision_of
+from isim.model.groups import KvGroup, KvKind, group_size, kv_groups, kv_layers
+from isim.model.spec import Dtype, precision_of
 
 MIB = 1 << 20
 
@@ -60,15 +61,22 @@ def test_one_kind_is_one_group_of_all_layers() -> None:
         model = MODELS[name]
         groups = kv_groups(model, 1, precision_of(model), 16)
         assert [group.layers for group in groups.groups] == [model.num_hidden_layers]
-        require_one_full_group(model)
 
 
-@pytest.mark.parametrize("name", ["qwen3.5-27b", "qwen3.6-27b", "gpt-oss-20b", "gpt-oss-120b"])
-def test_models_of_several_groups_are_refused_in_one_sentence(name: str) -> None:
-    with pytest.raises(ModelError, match="single full-attention group only") as info:
-        require_one_full_group(MODELS[name])
-    assert name in str(info.value)
-    assert "\n" not in str(info.value)
+def test_the_engine_sees_the_groups_of_the_model() -> None:
+    model = MODELS["qwen3.5-27b"]
+    plain = engine_groups(model, precision_of(model), 1, 16, state_tokens=4096)
+    full = GroupLimits(kind=GroupKind.FULL, block_size=784)
+    assert [group for group in plain if group != GroupLimits(kind=GroupKind.STATE, block_size=4096)] == [full]
+    cached = engine_groups(model, precision_of(model), 1, 16, state_tokens=None)
+    assert cached == (GroupLimits(kind=GroupKind.ALIGNED_STATE, block_size=784),) * 3 + (full,)
+    windows = engine_groups(MODELS["gpt-oss-20b"], precision_of(MODELS["gpt-oss-20b"]), 1, 16, state_tokens=None)
+    assert windows == (
+        GroupLimits(kind=GroupKind.SLIDING, block_size=16, window_tokens=128),
+        GroupLimits(kind=GroupKind.FULL, block_size=16),
+    )
+    llama = MODELS["llama-4-scout"]
+    assert engine_groups(llama, precision_of(llama), 8, 16, state_tokens=None) == ()
 
 
 def test_size_of_groups() -> None:

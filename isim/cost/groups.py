@@ -7,6 +7,7 @@ from isim.model.groups import KvGroups, KvKind, kv_groups, kv_layers
 from isim.model.layers import ChunkedAttention, DenseMlp, LatentAttention
 from isim.model.matrices import layer_runs
 from isim.model.spec import ModelSpec, Precision
+from isim.record.records import GroupKind, GroupLimits
 
 _MLA_NOTE = (
     "latent attention: engine.block_size is taken as given; vLLM's own default depends on the attention backend "
@@ -52,6 +53,30 @@ def group_blocks(
     if len(groups.groups) > 1:
         notes.append(_described(model, precision, ranks, groups))
     return groups.block_bytes, groups.sequence_blocks(longest_tokens), notes
+
+
+def engine_groups(
+    model: ModelSpec, precision: Precision, ranks: int, block_size: int, *, state_tokens: int | None
+) -> tuple[GroupLimits, ...]:
+    """The KV groups as the engine sees them; none where one group of full attention has blocks of `block_size`.
+
+    `state_tokens` is the length that the block of a state stands for where states cannot be found again; None where
+    they are kept at the ends of blocks.
+    """
+    kinds = {
+        KvKind.FULL: GroupKind.FULL,
+        KvKind.SLIDING: GroupKind.SLIDING,
+        KvKind.STATE: GroupKind.ALIGNED_STATE if state_tokens is None else GroupKind.STATE,
+    }
+    groups = tuple(
+        GroupLimits(
+            kind=kinds[group.kind],
+            block_size=state_tokens if state_tokens and group.kind is KvKind.STATE else group.block_tokens,
+            window_tokens=group.window_tokens,
+        )
+        for group in kv_groups(model, ranks, precision, block_size).groups
+    )
+    return groups if groups != (GroupLimits(kind=GroupKind.FULL, block_size=block_size),) else ()
 
 
 def _described(model: ModelSpec, precision: Precision, ranks: int, groups: KvGroups) -> str:

@@ -162,26 +162,3 @@ def _hybrid_block(attention: list[KvLayers], states: list[KvLayers], requested: 
     token_bytes = max(each.token_bytes for each in attention)
     state_bytes = max(each.state_bytes for each in states)
     return least * -(-state_bytes // (least * token_bytes))
-
-
-def require_one_full_group(model: ModelSpec) -> None:
-    """Raises ModelError where a model needs more than one group of full attention, which the engine does not schedule.
-
-    Chunked attention keeps all its tokens and counts as full.
-    """
-    if not model.layers:
-        return
-    counts: dict[str, int] = {}
-    for run in model.layers:
-        kind = "full attention"
-        if isinstance(run.mixer, SlidingAttention):
-            kind = f"a sliding window of {run.mixer.window_tokens} tokens"
-        elif isinstance(run.mixer, GatedDelta | Mamba2):
-            kind = "a recurrent state"
-        counts[kind] = counts.get(kind, 0) + run.count
-    if list(counts) != ["full attention"]:
-        listed = ", ".join(f"{count} with {kind}" for kind, count in counts.items())
-        raise ModelError(
-            f"model: {model.name} has layers that need KV groups of their own ({listed}); this build of the engine "
-            "schedules a single full-attention group only. Models whose layers all have full or latent attention run"
-        )

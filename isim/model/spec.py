@@ -139,6 +139,11 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
         """Whether any layer routes tokens to experts."""
         return any(hasattr(run.ffn, "experts") for run in self.layers or ())
 
+    @property
+    def keeps_states(self) -> bool:
+        """Whether any layer keeps a recurrent state; told without importing what layers may be."""
+        return any(hasattr(run.mixer, "conv_kernel") for run in self.layers or ())
+
     def source_of(self, figure: str) -> str:
         """Where this figure comes from; 'not stated' when nobody said."""
         texts = {source.figure: source.text for source in self.sources}

@@ -14,7 +14,7 @@ from isim.model.arithmetic import check_tensor_parallel
 from isim.model.spec import ModelError, precision_of
 from isim.record.records import LinearCoefficients, RouterFacts
 from isim.scenario.build_workload import build_slo, build_workload
-from isim.scenario.defaults import default_batch
+from isim.scenario.defaults import default_batch, default_prefix_caching
 from isim.scenario.fields import Reading, Values, read_block
 from isim.scenario.figures import build_gpu, build_model, legal_splits, with_rates
 from isim.scenario.nodes import Node, NodeKind
@@ -171,6 +171,8 @@ def _engine(reading: Reading, values: Values, gpu: GpuSpec | None, model: Model 
             model_len=found["max_model_len"],
             chunked=found["enable_chunked_prefill"],
         )
+    if found.get("enable_prefix_caching") is None and model and "version" not in values.broken:
+        found["enable_prefix_caching"] = default_prefix_caching(model.spec, found["version"])
     _check_engine(reading, values, found, model)
     if values.broken or gpu is None or model is None:
         return None

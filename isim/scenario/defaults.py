@@ -8,7 +8,7 @@ max_model_len; the sequences never exceed the budget.
 
 from __future__ import annotations
 
-from isim.model.spec import precision_of
+from isim.model.spec import ModelSpec, precision_of
 from isim.record.records import EngineVersion
 from isim.scenario.presets.gpus import GpuSpec
 from isim.scenario.types import Engine, Scenario
@@ -40,6 +40,11 @@ def default_batch(
     return (min(chosen, budget) if sequences is None else sequences), budget
 
 
+def default_prefix_caching(model: ModelSpec, version: EngineVersion) -> bool:
+    """Whether prefixes are cached where nothing is said: not yet in 0.21 for models with recurrent states."""
+    return version is not EngineVersion.V021 or not model.keeps_states
+
+
 def scenario_assumptions(scenario: Scenario) -> tuple[str, ...]:
     """What in this scenario is a rule's answer and not obviously the writer's, a sentence each, in a fixed order.
 
@@ -50,6 +55,11 @@ def scenario_assumptions(scenario: Scenario) -> tuple[str, ...]:
     if engine.version is EngineVersion.V021:
         found.append("engine.version 0.21 stands for 0.20 too: both gave the same schedules on every recorded case")
     found += _batch_notes(engine, gpu)
+    if model.spec.keeps_states and engine.enable_prefix_caching is default_prefix_caching(model.spec, engine.version):
+        found.append(
+            f"engine.enable_prefix_caching {str(engine.enable_prefix_caching).lower()}: "
+            f"the default of {engine.version} for models with recurrent states"
+        )
     if engine.max_model_len == model.spec.max_position_embeddings:
         found.append(f"engine.max_model_len {engine.max_model_len}: the model's max_position_embeddings")
     if engine.gpu_memory_utilization_ppm == DEFAULT_UTILIZATION_PPM:

@@ -113,7 +113,11 @@ ENGINE = Block(
         "max_num_seqs": Field(COUNT, "Most requests that run at once.", rule="vLLM's default for the GPU"),
         "max_num_batched_tokens": Field(TOKENS, "Token budget of a step.", rule="vLLM's default for the GPU"),
         "block_size": Field(whole(1, 1 << 20), "Tokens in a KV block.", default=16),
-        "enable_prefix_caching": Field(BOOLEAN, "Whether KV blocks are shared by equal prefixes.", default=True),
+        "enable_prefix_caching": Field(
+            BOOLEAN,
+            "Whether KV blocks are shared by equal prefixes.",
+            rule="true; in 0.21 false for models with recurrent states",
+        ),
         "enable_chunked_prefill": Field(BOOLEAN, "Whether a prompt may be computed over several steps.", default=True),
         "long_prefill_token_threshold": Field(
             whole(0, TOKENS_MAX), "Most tokens of one request in a step, 0 for no such limit.", default=0

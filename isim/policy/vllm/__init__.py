@@ -17,6 +17,12 @@ due. Those are the *decoders*; they advance together, one tick a step, and no st
     plan.py       the values it answers with
     refusal.py    whom the engine refuses at the door
 
+Where a model's layers do not all keep alike, blocks are told by tables, one for each KV group of a request:
+
+    group_rules.py      what a group keeps, as arithmetic
+    group_pool.py       tables, the free queue in numbers, look-ups over several groups
+    group_scheduler.py  the scheduler with these tables in the place of counts
+
 `walk.py` visits every running request; it is taken only where blocks or budget run short, since only then does
 the order among the running matter. Source of the rules: schedules recorded from vLLM 0.21.0 and 0.33.0.
 """

@@ -57,8 +57,8 @@ def most_held(limits: EngineLimits, group: GroupLimits, tokens: int) -> int:
 def beats_of(limits: EngineLimits) -> tuple[tuple[int, int], ...]:
     """(block, residue) of the numbers of computed tokens at which one more token may open, pass or name an entry.
 
-    Where only processed tokens count, what is passed moves one token later once a request decodes. Where names are given
-    up to multiples of all blocks only, the last entries of a prompt get theirs while the request decodes.
+    Where only processed tokens count, what is passed moves one token later once a request decodes. Where names are
+    given up to multiples of all blocks only, the last entries of a prompt get theirs while the request decodes.
     """
     late = (0, 1) if unprocessed_steps(limits) > 1 else (0,)
     beats: dict[tuple[int, int], None] = {}
