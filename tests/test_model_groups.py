@@ -12,6 +12,7 @@ from isim.cost.groups import engine_groups
 from isim.model.catalogue import MODELS
 from isim.model.groups import KvGroup, KvKind, group_size, kv_groups, kv_layers
 from isim.model.spec import Dtype, precision_of
+from isim.record.records import GroupKind, GroupLimits
 
 MIB = 1 << 20
 
