@@ -19,7 +19,7 @@ import msgspec
 class Block(msgspec.Struct, eq=False):
     """A full block with a key; `users` is 0 while it waits in the free queue."""
 
-    key: bytes
+    key: int
     serial: int
     users: int = 1
 
@@ -39,7 +39,7 @@ class Pool:
         self._unkeyed_first = unkeyed_first
         self._serial = 0
         self._queue: OrderedDict[int, Block | _Extent] = OrderedDict()
-        self._cached: dict[bytes, list[Block]] = {}
+        self._cached: dict[int, list[Block]] = {}
         if caching:
             self._put_unkeyed(usable_blocks, in_front=False)
 
@@ -85,7 +85,7 @@ class Pool:
                 queue[block.serial] = block
                 self.free += 1
 
-    def find(self, keys: Sequence[bytes], limit: int) -> list[Block]:
+    def find(self, keys: Sequence[int], limit: int) -> list[Block]:
         """The longest run of cached blocks for the first `limit` keys."""
         cached = self._cached
         found: list[Block] = []
@@ -104,7 +104,7 @@ class Pool:
                 self.free -= 1
             block.users += 1
 
-    def name(self, key: bytes) -> Block:
+    def name(self, key: int) -> Block:
         """A block that is lent out becomes findable under its key."""
         self._serial += 1
         block = Block(key, self._serial)
