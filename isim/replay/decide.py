@@ -36,10 +36,9 @@ def decide(scheduler: Scheduler, *, in_flight: int) -> Decision:
 
 def _sweep(scheduler: Scheduler, decision: Decision, threshold: int) -> bool:
     """The running pass when nobody's place in the batch matters. False, and nothing done, when it does."""
-    roster, pool = scheduler.roster, scheduler.pool
+    roster = scheduler.roster
     decoders = roster.decoders
     left = scheduler.limits.max_num_batched_tokens - decoders
-    blocks = roster.opened_by_next()
     if left < 0:
         return False
     grants: list[tuple[Member, int]] = []
@@ -48,13 +47,11 @@ def _sweep(scheduler: Scheduler, decision: Decision, threshold: int) -> bool:
         if wishes > left and _decodes_behind_prefill(scheduler):
             return False
         for member in roster.prefilling.values():
-            tokens = min(member.target - member.computed, threshold, left)
+            tokens = scheduler.cut(member, min(member.target - member.computed, threshold, left))
             left -= tokens
             grants.append((member, tokens))
-            blocks += scheduler.blocks_for(member.computed + tokens) - scheduler.blocks_for(member.computed)
-    if blocks > pool.free:
+    if not scheduler.lend_all(grants):
         return False
-    pool.take(blocks)
     decision.scheduled = decision.tokens = decision.sampled = decoders
     decision.context = roster.decode_context()
     for member in roster.held_up:
@@ -63,9 +60,6 @@ def _sweep(scheduler: Scheduler, decision: Decision, threshold: int) -> bool:
     roster.held_up.clear()
     for member, tokens in grants:
         if tokens:
-            if member.chain is not None:
-                ahead = _decoding_ahead(scheduler, member) if member.chain.quoted else {}
-                scheduler.name_prefill(member, member.computed + tokens, ahead)
             scheduler.advance(member, tokens, decision)
         else:
             decision.skipped.append(member.index)
@@ -83,32 +77,20 @@ def _decodes_behind_prefill(scheduler: Scheduler) -> bool:
     return False
 
 
-def _decoding_ahead(scheduler: Scheduler, member: Member) -> dict[int, int]:
-    """Who decodes before the member in running order: each of them got its token of this step already."""
-    running = scheduler.roster.running
-    return {seq: 1 for seq, other in running.items() if seq < member.seq and other.stage is Stage.DECODE}
-
-
 def _admit(scheduler: Scheduler, decision: Decision, threshold: int) -> None:
     """The waiting pass: the head of the queue, and the next, until one does not fit."""
-    limits, queue, pool = scheduler.limits, scheduler.queue, scheduler.pool
+    limits, queue = scheduler.limits, scheduler.queue
     running = scheduler.roster.running
     left = limits.max_num_batched_tokens - decision.tokens
     while queue and left > 0 and len(running) < limits.max_num_seqs:
         member = queue.head()
-        known = member.known
         found = scheduler.find(member)
-        hit = len(found) * limits.block_size
-        tokens = min(known - hit, threshold)
-        fits = tokens <= left or limits.enable_chunked_prefill
-        tokens = min(tokens, left)
-        if fits:
-            whole = known if limits.scheduler_reserve_full_isl else hit + tokens
-            from_queue = sum(1 for block in found if block.users == 0)
-            fits = scheduler.blocks_for(whole) - len(found) + from_queue <= pool.free
-        if not fits:
-            quotes = member.chain is not None and bool(member.chain.quoted)
-            scheduler.head_may_change = bool(found) or quotes
+        wish = min(member.known - found.tokens, threshold)
+        tokens = 0
+        if wish <= left or limits.enable_chunked_prefill:
+            tokens = scheduler.cut_first(member, found, min(wish, left))
+        if not (tokens and scheduler.fits(member, found, tokens)):
+            scheduler.turn_away(member, found)
             return
         scheduler.admit(member, found, tokens, decision)
         left -= tokens

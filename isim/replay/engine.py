@@ -25,6 +25,7 @@ import msgspec
 from isim.record.records import Header, LinearCoefficients, Stretch, Turn
 from isim.replay.compare import compare_turn
 from isim.replay.decide import decide
+from isim.replay.groups import GroupScheduler
 from isim.replay.member import Member, Stage
 from isim.replay.rules import Mismatch, Rule
 from isim.replay.scheduler import Decision, Scheduler
@@ -55,7 +56,7 @@ class Engine:
     """Derives what one engine does. Raises Mismatch at the first record that tells otherwise."""
 
     def __init__(self, number: int, header: Header, live: dict[int, Member]) -> None:
-        self.scheduler = Scheduler(header.engine)
+        self.scheduler = (GroupScheduler if header.engine.groups else Scheduler)(header.engine)
         self.completed = 0
         self.preemptions = 0
         self.last_end_ns = 0
@@ -302,12 +303,12 @@ class Engine:
             if leaves or heads_change:
                 count = min(count, max(0, span.first_start_from(time_ns) + self._depth - 1 - step))
                 break
-        return count if roster.opened_by(count) <= scheduler.pool.free else 0
+        return scheduler.alike(count)
 
     def _pass(self, span: Span, count: int) -> None:
         """Take so many steps, each decided like the one before, in one go."""
         scheduler, roster, depth = self.scheduler, self.scheduler.roster, self._depth
-        scheduler.pool.take(roster.opened_by(count))
+        scheduler.take_steps(count)
         roster.steps += count
         steps = roster.steps
         roster.retire(steps - 1)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from isim.record.records import Arrive, EngineLimits, Header, RejectReason
+from isim.record.records import Arrive, EngineLimits, GroupKind, Header, RejectReason
 from isim.replay.chain import quoted_outputs
 from isim.replay.rules import Mismatch, Rule
+from isim.replay.tables import Terms
 
 _LEAST_IN_HEADER = {"max_events": 1, "engines": 1}
 _LEAST_LIMITS = {
@@ -25,10 +26,27 @@ def check_limits(header: Header) -> None:
     """Every limit is one an engine can run with."""
     _check_least(header, _LEAST_IN_HEADER)
     _check_least(header.engine, _LEAST_LIMITS)
+    _check_groups(header.engine)
     if (header.router is None) != (header.engines == 1):
         raise Mismatch(Rule.HEADER, "a router exactly where there are several engines", header.router)
     if header.linear_cost is not None:
         _check_least(header.linear_cost, dict.fromkeys(header.linear_cost.__struct_fields__, 0))
+
+
+def _check_groups(limits: EngineLimits) -> None:
+    """Groups that can be: states kept throughout have room for any sequence, and nobody else can start from them."""
+    for group in limits.groups:
+        window, length = group.window_tokens, group.block_size
+        if length < 1:
+            raise Mismatch(Rule.HEADER, "groups with blocks of 1 token or more", group)
+        if (window > 0) != (group.kind is GroupKind.SLIDING):
+            raise Mismatch(Rule.HEADER, "a window of 1 token or more exactly where a group is sliding", group)
+        if group.kind is GroupKind.STATE and length < limits.max_model_len:
+            raise Mismatch(Rule.HEADER, f"a state's block of max_model_len {limits.max_model_len} tokens", group)
+        if group.kind is GroupKind.STATE and limits.enable_prefix_caching:
+            raise Mismatch(Rule.HEADER, "with prefix caching no group that keeps a state throughout", group)
+        if group.kind is GroupKind.ALIGNED_STATE and length != limits.block_size:
+            raise Mismatch(Rule.HEADER, f"aligned states in blocks of block_size {limits.block_size}", group)
 
 
 def _check_least(values: msgspec.Struct, least: Mapping[str, int]) -> None:
@@ -57,14 +75,16 @@ def check_request(record: Arrive, ids: Mapping[str, bool]) -> None:
             raise Mismatch(Rule.ARRIVAL, "quotes of quotable outputs only", f"a quote of the output of {quoted!r}")
 
 
-def refusal(record: Arrive, limits: EngineLimits) -> RejectReason | None:
+def refusal(record: Arrive, limits: EngineLimits, groups: Sequence[Terms]) -> RejectReason | None:
     """Why the engine must refuse the request; None when it can run.
 
     A prompt of max_model_len tokens leaves no room for output. At its peak a request holds blocks for all its tokens
-    but the last, which is sampled and never computed; the null block is not for lending.
+    but the last, which is sampled and never computed, or what its groups may come to hold of them; the null block is
+    not for lending.
     """
     if record.prompt_tokens >= limits.max_model_len:
         return RejectReason.PROMPT_TOO_LONG
     output_tokens = min(record.output_tokens, limits.max_model_len - record.prompt_tokens)
-    peak_blocks = -(-(record.prompt_tokens + output_tokens - 1) // limits.block_size)
+    peak_tokens = record.prompt_tokens + output_tokens - 1
+    peak_blocks = sum(group.most_held(peak_tokens) for group in groups) or -(-peak_tokens // limits.block_size)
     return RejectReason.NEVER_FITS if peak_blocks > limits.num_blocks - 1 else None

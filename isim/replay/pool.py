@@ -96,6 +96,11 @@ class Pool:
             found.append(equal[0])
         return found
 
+    def oldest(self, key: int) -> Block | None:
+        """The block that is found under this key."""
+        equal = self._cached.get(key)
+        return equal[0] if equal else None
+
     def touch(self, blocks: Sequence[Block]) -> None:
         """Lend blocks that were found: they leave the queue, if they wait there, and keep their keys."""
         for block in blocks:

@@ -34,6 +34,7 @@ from isim.replay.entry import check_limits, check_request, refusal
 from isim.replay.member import Member
 from isim.replay.routing import Routes
 from isim.replay.rules import Mismatch, ReplayViolation, Rule
+from isim.replay.tables import Terms, terms
 
 
 class ReplaySummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +67,7 @@ class Replay:
         self._ids: dict[str, bool] = {}
         self._refused: deque[tuple[int, int, RejectReason]] = deque()
         self._limits: EngineLimits | None = None
+        self._terms: list[Terms] = []
         self._max_events = 0
         self._steps = 0
         self._rejected = 0
@@ -148,6 +150,7 @@ class Replay:
             raise Mismatch(Rule.HEADER, "a header at 0 ns", f"{header.time_ns} ns")
         check_limits(header)
         self._limits = header.engine
+        self._terms = terms(header.engine)
         self._max_events = header.max_events
         self._engines = [Engine(number, header, self._live) for number in range(header.engines)]
         self._routes = Routes(header)
@@ -163,7 +166,7 @@ class Replay:
         if len(self._engines) > 1 and record.engine != (due := self._routes.expected(record)):
             raise Mismatch(Rule.ROUTING, f"request {index} sent to engine {due}", f"to engine {record.engine}")
         self._ids[record.id] = record.quotable
-        reason = refusal(record, limits)
+        reason = refusal(record, limits, self._terms)
         if reason is not None:
             self._refused.append((index, record.engine, reason))
             return
@@ -176,7 +179,7 @@ class Replay:
             output_tokens=min(record.output_tokens, limits.max_model_len - record.prompt_tokens),
             priority=record.priority,
             order=record.time_ns if record.order_time is None else record.order_time,
-            chain=engine.scheduler.chain(record.id, record.prompt),
+            chain=engine.scheduler.chain(record.id, record.prompt_tokens, record.prompt),
             quotable=record.quotable,
         )
         self._live[index] = member

@@ -6,7 +6,7 @@ what is right; the rules are told in the documents beside them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -37,8 +37,22 @@ class Decision(msgspec.Struct, eq=False):
         return self.scheduled > 0 and not (self.admitted or self.chunks or self.skipped or self.preempted)
 
 
+class Found(msgspec.Struct, eq=False):
+    """A cached prefix of `tokens` tokens, and the blocks that hold it, for each KV group.
+
+    `shared` is where a prefix ends that full attention alone would find.
+    """
+
+    tokens: int
+    blocks: list[list[Block]]
+    shared: int = 0
+
+
 class Scheduler:
-    """State of one engine's scheduler. `updated` counts the steps whose output is processed."""
+    """State of one engine's scheduler. `updated` counts the steps whose output is processed.
+
+    This one is for a single full-attention group, whose table is as long as its tokens, and so need not be kept.
+    """
 
     def __init__(self, limits: EngineLimits) -> None:
         self.limits = limits
@@ -61,7 +75,7 @@ class Scheduler:
         self.overlapped[self._step] = overlapping
         self.head_may_change = False
 
-    def chain(self, request_id: str, prompt: list[Run] | None) -> Chain | None:
+    def chain(self, request_id: str, prompt_tokens: int, prompt: list[Run] | None) -> Chain | None:
         """Names for the blocks of a request that others could share; None when nobody can."""
         return None if prompt is None or not self.caching else self.keys.chain(request_id, prompt)
 
@@ -94,19 +108,22 @@ class Scheduler:
         decision.chunks.append((member.index, tokens))
         self._compute(member, tokens, decision)
 
-    def admit(self, member: Member, found: list[Block], tokens: int, decision: Decision) -> None:
+    def admit(self, member: Member, found: Found, tokens: int, decision: Decision) -> None:
         """The head of the queue runs: with the blocks found for it, and new ones for what it computes now."""
-        hit_tokens = len(found) * self.limits.block_size
-        decision.admitted.append((member.index, hit_tokens, tokens))
+        decision.admitted.append((member.index, found.tokens, tokens))
         self.queue.discard(member)
-        self.pool.touch(found)
-        member.blocks = found
         member.target = member.known
-        member.computed = hit_tokens
-        self.pool.take(self.blocks_for(hit_tokens + tokens) - len(found))
+        member.computed = found.tokens
+        for blocks in found.blocks:
+            self.pool.touch(blocks)
+        self.hand_over(member, found)
         self.roster.seat(member)
-        self.name_prefill(member, hit_tokens + tokens)
+        self.lend(member, found.tokens + tokens)
         self._compute(member, tokens, decision)
+
+    def hand_over(self, member: Member, found: Found) -> None:
+        """What was found is the start of the member's table."""
+        member.blocks = found.blocks[0]
 
     def _compute(self, member: Member, tokens: int, decision: Decision) -> None:
         decision.scheduled += 1
@@ -125,14 +142,80 @@ class Scheduler:
             decision.lates.append((member, member.last))
         self.roster.caught_up(member, step)
 
-    def find(self, member: Member) -> list[Block]:
-        """Cached blocks the waiting member could start with."""
+    def find(self, member: Member) -> Found:
+        """What the waiting member could start with."""
         chain = member.chain
         if chain is None:
-            return []
+            return Found(0, [[]])
         self._name_quoted(chain)
         limit = (member.known - 1) // self.limits.block_size
-        return self.pool.find(self.keys.extend(chain, limit), limit)
+        blocks = self.pool.find(self.keys.extend(chain, limit), limit)
+        return Found(len(blocks) * self.limits.block_size, [blocks])
+
+    def fits(self, member: Member, found: Found, tokens: int) -> bool:
+        """Whether the free blocks suffice to start the waiting member with so many tokens. If not, may that change?"""
+        (blocks,) = found.blocks
+        whole = member.known if self.limits.scheduler_reserve_full_isl else found.tokens + tokens
+        from_queue = sum(1 for block in blocks if block.users == 0)
+        return self.blocks_for(whole) - len(blocks) + from_queue <= self.pool.free
+
+    def turn_away(self, member: Member, found: Found) -> None:
+        """The head of the queue is not admitted; with a step like this one it would not be the next time, unless."""
+        quotes = member.chain is not None and bool(member.chain.quoted)
+        self.head_may_change = bool(found.tokens) or quotes
+
+    def cut(self, member: Member, tokens: int) -> int:
+        """A running member's tokens, as far as its groups take them at once."""
+        return tokens
+
+    def cut_first(self, member: Member, found: Found, tokens: int) -> int:
+        """The same of a waiting member that starts with what was found."""
+        return tokens
+
+    def make_way(self, member: Member, tokens: int) -> int:
+        """A running member's turn comes for so many tokens: how many blocks it lacks for them."""
+        computed = self.roster.computed(member)
+        return self.blocks_for(computed + tokens) - self.blocks_for(computed)
+
+    def lend(self, member: Member, tokens: int, granted: Mapping[int, int] | None = None) -> None:
+        """The member has blocks for its first `tokens` positions; full ones of a prefill are findable.
+
+        `granted` is as for `name_prefill`.
+        """
+        # a member that starts has only the blocks found; all others have blocks for what they have computed
+        self.pool.take(self.blocks_for(tokens) - self.blocks_for(self.roster.computed(member)))
+        if member.stage is Stage.PREFILL:
+            self.name_prefill(member, tokens, granted)
+
+    def lend_all(self, grants: Sequence[tuple[Member, int]]) -> bool:
+        """The same for everybody who decodes and these prefills at once. False, and nothing done, when blocks lack."""
+        blocks = self.roster.opened_by_next()
+        for member, tokens in grants:
+            blocks += self.blocks_for(member.computed + tokens) - self.blocks_for(member.computed)
+        if blocks > self.pool.free:
+            return False
+        self.pool.take(blocks)
+        for member, tokens in grants:
+            if tokens and member.chain is not None:
+                ahead = self._decoding_ahead(member) if member.chain.quoted else {}
+                self.name_prefill(member, member.computed + tokens, ahead)
+        return True
+
+    def _decoding_ahead(self, member: Member) -> dict[int, int]:
+        """Who decodes before the member in running order: each of them got its token of this step already."""
+        running = self.roster.running
+        return {seq: 1 for seq, other in running.items() if seq < member.seq and other.stage is Stage.DECODE}
+
+    def put_off(self, member: Member) -> None:
+        """A decoding member is left out of the step being decided."""
+
+    def alike(self, count: int) -> int:
+        """How many of the next `count` steps, decodes only, change no more than counts of blocks, and have them."""
+        return count if self.roster.opened_by(count) <= self.pool.free else 0
+
+    def take_steps(self, count: int) -> None:
+        """Blocks for so many of them."""
+        self.pool.take(self.roster.opened_by(count))
 
     def blocks_for(self, tokens: int) -> int:
         """Blocks that hold so many tokens."""
@@ -195,4 +278,11 @@ class Scheduler:
             other = self._quotable.get(quoted)
             if other is not None and other.chain is not None and other.stage is not Stage.WAITING:
                 got = granted.get(other.seq, 0) if granted and other.stage is Stage.DECODE else 0
-                self._name_blocks(other, other.chain, self.hashed_tokens(other, got))
+                self._name_live(other, other.chain, got, counted=granted is None)
+
+    def _name_live(self, other: Member, chain: Chain, granted: int, *, counted: bool) -> None:
+        """A running request's blocks are findable as far as its tokens are known.
+
+        `granted` tokens come on top of what is counted; `counted` says that the step being decided is.
+        """
+        self._name_blocks(other, chain, self.hashed_tokens(other, granted))

@@ -24,22 +24,18 @@ class _Walk:
         self._granted: dict[int, int] = {}
 
     def go(self) -> None:
-        scheduler, roster, pool, order = self._scheduler, self._scheduler.roster, self._scheduler.pool, self._order
+        scheduler, roster, order = self._scheduler, self._scheduler.roster, self._order
         while self._at < len(order) and self._left > 0:
             member = order[self._at]
-            tokens = min(self._due(member), self._left)
+            tokens = scheduler.cut(member, min(self._due(member), self._left))
             if tokens == 0:
                 self._at += 1
                 continue
-            computed = roster.computed(member)
-            blocks = scheduler.blocks_for(computed + tokens) - scheduler.blocks_for(computed)
-            if not self._make_room(member, blocks):
+            if not self._make_room(member, scheduler.make_way(member, tokens)):
                 if scheduler.newer and scheduler.by_priority:
                     continue
                 break
-            pool.take(blocks)
-            if member.stage is Stage.PREFILL:
-                scheduler.name_prefill(member, computed + tokens, self._granted)
+            scheduler.lend(member, roster.computed(member) + tokens, self._granted)
             self._granted[member.seq] = tokens
             self._left -= tokens
             self._at += 1
@@ -99,6 +95,7 @@ class _Walk:
             decision.skipped.append(member.index)
             if self._granted:
                 roster.hold_up(member)
+                self._scheduler.put_off(member)
             return
         decision.scheduled += 1
         decision.tokens += 1

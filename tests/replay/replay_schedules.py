@@ -23,6 +23,8 @@ from isim.record.records import (
     End,
     EngineLimits,
     EngineVersion,
+    GroupKind,
+    GroupLimits,
     Header,
     SchedulingPolicy,
     Stretch,
@@ -31,7 +33,8 @@ from isim.record.records import (
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "reference" / "vllm-schedules"
 VERSIONS = {"0.21.0": EngineVersion.V021, "0.33.0": EngineVersion.V033}
-_NOT_FOR_US = ("hyb-", "pp-", "stall-")
+_NOT_FOR_US = ("hyb-cl-", "pp-", "stall-")
+_STATES = {"none": GroupKind.STATE, "align": GroupKind.ALIGNED_STATE}
 _IDLE_NS = 5
 
 
@@ -72,8 +75,15 @@ def header(engine: dict[str, Any], version: EngineVersion) -> Header:
             scheduler_reserve_full_isl=engine["scheduler_reserve_full_isl"],
             async_scheduling=engine["async_scheduling"],
             policy=SchedulingPolicy(engine["policy"]),
+            groups=tuple(_group(told, engine["block_size"]) for told in engine.get("kv_cache_groups", ())),
         ),
     )
+
+
+def _group(told: dict[str, Any], block_size: int) -> GroupLimits:
+    kind = _STATES[told["mamba_cache_mode"]] if told["kind"] == "mamba" else GroupKind(told["kind"])
+    size, window_tokens = told.get("block_size", block_size), told.get("sliding_window", 0)
+    return GroupLimits(kind=kind, block_size=size, window_tokens=window_tokens)
 
 
 def _place(record: AnyRecord) -> tuple[int, int, int]:
@@ -126,6 +136,7 @@ class Converter:
         self.flight: dict[int, tuple[int, int]] = {}
         self.outcome: dict[str, Any] = {}
         self.stretch: Stretch | None = None
+        self.free_blocks = 0
         self.shared = self._shared_groups()
 
     def convert(self) -> list[AnyRecord]:
@@ -232,8 +243,8 @@ class Converter:
         context = sum(before for _, _, before, _ in entries)
         steady = bool(entries) and not (turn.admitted or turn.chunks or turn.preempted or turn.skipped)
         if steady:
-            opened = sum(len(ids[0]) for ids in call["new_block_ids"].values())
-            turn.free_blocks += opened
+            if self.outcome:
+                turn.free_blocks = self.free_blocks
             self._steady(turn, len(entries), context, call["free_blocks"])
         else:
             if entries:
@@ -286,6 +297,7 @@ class Converter:
             return
         step, self.now_ns = self.flight.pop(call["step"])
         update = call["update"]
+        self.free_blocks = update["free_blocks"]
         first: list[int] = []
         late: list[tuple[int, int]] = []
         for name in update["emitted"]:
