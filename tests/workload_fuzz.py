@@ -14,15 +14,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from slow_blocks import SlowRequest
+import msgspec
+from slow_blocks import SlowRequest, most_held
 from slow_engine import Chunk, EndlessRun, SlowRun, StepNs, run_timed
 
-from isim.record.records import EngineLimits, EngineVersion, LinearCoefficients, SchedulingPolicy
+from isim.record.records import (
+    EngineLimits,
+    EngineVersion,
+    GroupKind,
+    GroupLimits,
+    LinearCoefficients,
+    SchedulingPolicy,
+)
 
 GRID_NS = 1000
 GRID_PS = GRID_NS * 1000
 MAX_DECISIONS = 3000
 MASK = 2**64 - 1
+GROUPS_SEED = 0x6B76_6772_6F75_7073
 
 T = TypeVar("T")
 Case = tuple[EngineLimits, list[SlowRequest], LinearCoefficients]
@@ -131,18 +140,86 @@ def _requests(dice: Dice, limits: EngineLimits) -> list[SlowRequest]:
     return requests
 
 
-def random_case(seed: int) -> Case:
-    """Limits, requests in order of arrival, and the price of a step; the same for the same seed, for ever."""
-    dice = Dice(seed)
-    limits = _limits(dice)
-    requests = _requests(dice, limits)
-    coefficients = LinearCoefficients(
+def _coefficients(dice: Dice) -> LinearCoefficients:
+    return LinearCoefficients(
         base_ps=GRID_PS * dice.between(1, 3),
         per_token_ps=GRID_PS * dice.pick(0, 0, 1),
         per_request_ps=GRID_PS * dice.pick(0, 0, 1),
         per_context_token_ps=GRID_PS * dice.pick(0, 0, 0, 1),
     )
-    return limits, requests, coefficients
+
+
+def random_case(seed: int) -> Case:
+    """Limits, requests in order of arrival, and the price of a step; the same for the same seed, for ever."""
+    dice = Dice(seed)
+    limits = _limits(dice)
+    requests = _requests(dice, limits)
+    return limits, requests, _coefficients(dice)
+
+
+def _groups(dice: Dice, max_model_len: int) -> tuple[GroupLimits, ...]:
+    """A set of KV groups as models have them, and some that no model has; blocks of 1 to 4 times the least."""
+    least = dice.pick(1, 2, 4, 4, 8)
+    same = least * dice.pick(1, 2)
+
+    def full() -> GroupLimits:
+        return GroupLimits(kind=GroupKind.FULL, block_size=size())
+
+    def window() -> GroupLimits:
+        # within a chunk, about one block, and beyond most sequences
+        tokens = dice.pick(1, dice.between(1, 8), dice.between(4, 24), dice.between(20, 80))
+        return GroupLimits(kind=GroupKind.SLIDING, block_size=size(), window_tokens=tokens)
+
+    def size() -> int:
+        return same if equal else least * dice.pick(1, 1, 2, 3, 4)
+
+    equal = dice.chance(60)
+    state = GroupLimits(kind=GroupKind.STATE, block_size=max_model_len + dice.between(0, 9))
+    aligned = GroupLimits(kind=GroupKind.ALIGNED_STATE, block_size=same)
+    one, other = window(), window()
+    groups = dice.pick(
+        [full(), one],
+        [full(), one],
+        [full(), one, one],
+        [full(), one, other],
+        [full(), one, other, one],
+        [one, full()],
+        [one],
+        [one, other],
+        [full(), state],
+        [full(), state, state, state],
+        [one, state],
+        [full(), aligned],
+        [full(), aligned, aligned, aligned],
+        [full(), aligned, one],
+        [one, aligned],
+        [aligned, full(), other, one],
+        [aligned],
+        [full()],
+    )
+    return tuple(groups)
+
+
+def random_groups_case(seed: int) -> Case:
+    """Like `random_case`, with several KV groups and a pool a little larger than what the largest request may hold."""
+    dice = Dice(seed ^ GROUPS_SEED)
+    limits = _limits(dice)
+    groups = _groups(dice, limits.max_model_len)
+    kinds = [group.kind for group in groups]
+    aligned = [group.block_size for group in groups if group.kind is GroupKind.ALIGNED_STATE]
+    limits = msgspec.structs.replace(
+        limits,
+        groups=groups,
+        block_size=aligned[0] if aligned else groups[0].block_size,
+        enable_prefix_caching=GroupKind.STATE not in kinds and dice.chance(80),
+        # a chunk that is shorter than a block may never end on one
+        max_num_batched_tokens=max([limits.max_num_batched_tokens, *aligned]),
+        long_prefill_token_threshold=limits.long_prefill_token_threshold and max([dice.between(1, 20), *aligned]),
+    )
+    most = sum(most_held(limits, group, limits.max_model_len - 1) for group in groups)
+    room = dice.pick(100, 100, 130, 180, 400)
+    limits = msgspec.structs.replace(limits, num_blocks=1 + max(1, most * room // 100 - dice.between(0, 2)))
+    return limits, _requests(dice, limits), _coefficients(dice)
 
 
 def quoted_ids(requests: Sequence[SlowRequest]) -> list[str]:

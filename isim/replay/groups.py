@@ -9,6 +9,10 @@ which does no harm: it finds nothing to do and makes the next.
 Where a state is kept at the ends of blocks, chunks are cut so that they end there. A state cannot be found in the
 decision that names it.
 
+Where blocks differ in length 0.33 gives names at common multiples only. So the last entries of a prefill may get theirs
+from the tokens that follow; such a request is among the `late`. Its wakes see to that in time, and look-ups see to the
+rest. All other names of decoded blocks are of interest to those who quote them, and are given when one of them asks.
+
 Every request has a chain when prefixes are cached, private prompts too: it may come back to blocks it passed itself.
 """
 
@@ -35,6 +39,7 @@ class _Holding(msgspec.Struct, eq=False):
     shared                    where a prefix ended that full attention alone had found when it was admitted
     wake                      the step at which a table may change while it decodes
     chunk_step, chunk_tokens  the last step that computed a chunk of its prefill, and how much
+    names_until               so many tokens give names to the last entries of its prefill, 0 when they have them
     """
 
     tables: list[Table]
@@ -42,6 +47,7 @@ class _Holding(msgspec.Struct, eq=False):
     wake: int = _NEVER
     chunk_step: int = _NEVER
     chunk_tokens: int = 0
+    names_until: int = 0
 
 
 class GroupScheduler(Scheduler):
@@ -57,6 +63,7 @@ class GroupScheduler(Scheduler):
         self._held: dict[int, _Holding] = {}
         self._wakes: dict[int, list[Member]] = {}
         self._new_states: list[Block] = []
+        self._late: dict[int, Member] = {}
 
     # ---- who comes and goes
 
@@ -84,6 +91,7 @@ class GroupScheduler(Scheduler):
         for table in self._held[member.index].tables:
             self._give(table.blocks, table.held - len(table.blocks))
         self._held[member.index] = self._nothing()
+        self._late.pop(member.index, None)
 
     def _nothing(self) -> _Holding:
         return _Holding([group.table() for group in self._groups])
@@ -156,6 +164,8 @@ class GroupScheduler(Scheduler):
         super()._compute(member, tokens, decision)
         holding = self._held[member.index]
         holding.chunk_step, holding.chunk_tokens = self._step, tokens
+        if member.stage is not Stage.PREFILL:
+            self._expect_names(member, holding)
         if member.stage is Stage.DECODE:
             self._wake_next(member, holding, member.since)
 
@@ -176,8 +186,15 @@ class GroupScheduler(Scheduler):
             self.pool.take(table.grow(group.entries(tokens)))
         if member.stage is Stage.PREFILL:
             self.name_prefill(member, tokens, granted)
-        else:
-            self._wake_next(member, holding, self._step + 1)
+            return
+        if holding.names_until and member.chain is not None:
+            self._name_quoted(member.chain, granted)
+            hashed_tokens = self.hashed_tokens(member, 1)
+            self._name_blocks(member, member.chain, hashed_tokens, before=self.hashed_tokens(member))
+            if hashed_tokens >= holding.names_until:
+                holding.names_until = 0
+                del self._late[member.index]
+        self._wake_next(member, holding, self._step + 1)
 
     def lend_all(self, grants: Sequence[tuple[Member, int]]) -> bool:
         turns = [(member, tokens) for member, tokens in grants if tokens]
@@ -190,7 +207,7 @@ class GroupScheduler(Scheduler):
         turns.sort(key=lambda turn: turn[0].seq)
         for member, tokens in turns:
             ahead = {}
-            if member.stage is Stage.PREFILL and member.chain is not None and member.chain.quoted:
+            if member.chain is not None and member.chain.quoted:
                 ahead = self._decoding_ahead(member)
             self.make_way(member, tokens)
             self.lend(member, self.roster.computed(member) + tokens, ahead)
@@ -249,6 +266,8 @@ class GroupScheduler(Scheduler):
             min(table.length * group.size, (table.first + 1) * group.size + group.reach)
             for group, table in zip(self._groups, holding.tables, strict=True)
         )
+        if holding.names_until:
+            tokens = min(tokens, holding.names_until - 1)
         self._wake_at(member, holding, max(earliest, tokens - member.computed + member.since))
 
     def _wake_at(self, member: Member, holding: _Holding, step: int) -> None:
@@ -256,6 +275,19 @@ class GroupScheduler(Scheduler):
         self._wakes.setdefault(step, []).append(member)
 
     # ---- names
+
+    def _expect_names(self, member: Member, holding: _Holding) -> None:
+        """The prefill is over: are there entries of it that later tokens will name?"""
+        whole, rest = self._named_in, member.target % self._named_in
+        if self.caching and any(rest >= group.size for group in self._groups):
+            holding.names_until = member.target - rest + whole
+            self._late[member.index] = member
+
+    def _name_quoted(self, chain: Chain, granted: Mapping[int, int] | None = None) -> None:
+        for member in self._late.values():
+            if member.chain is not None:
+                self._name_live(member, member.chain, 0, counted=granted is None)
+        super()._name_quoted(chain, granted)
 
     def _name_blocks(self, member: Member, chain: Chain, tokens: int, *, before: int = 0) -> None:
         """Blocks within the first `tokens` are findable; those beyond the first `before` since this decision."""
@@ -271,10 +303,14 @@ class GroupScheduler(Scheduler):
 
     def _name_live(self, other: Member, chain: Chain, granted: int, *, counted: bool) -> None:
         hashed_tokens = self.hashed_tokens(other, granted)
-        before = self.roster.computed(other)
-        if counted and (
-            (other.stage is Stage.DECODE and not other.held_up)
-            or (other.stage is Stage.LAST and other.last == self._step)
-        ):
-            before -= 1
+        before = self._hashed_before(other) if counted else self.hashed_tokens(other)
         self._name_blocks(other, chain, hashed_tokens, before=before)
+
+    def _hashed_before(self, other: Member) -> int:
+        """`hashed_tokens` as it was before the step being decided, which is counted already."""
+        step, computed = self._step, self.roster.computed(other)
+        decodes = other.stage is Stage.DECODE and not other.held_up
+        if not (decodes or (other.stage is Stage.LAST and other.last == step)):
+            return computed
+        fed_blindly = step - 1 >= self.updated and other.run < step - 1 and self.overlapped[step - 1]
+        return computed - 2 if fed_blindly else computed - 1
