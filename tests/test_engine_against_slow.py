@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 from expand import Told, tell
-from group_fuzz import random_group_case
 from product import Played, as_requests, play
 from slow_engine import EndlessRun, SlowRun, run_timed
-from workload_fuzz import Case, linear_step_ns, quoted_ids, random_case
+from workload_fuzz import Case, linear_step_ns, quoted_ids, random_case, random_groups_case
 
 from isim.kernel.errors import BudgetExceeded
 from isim.replay import Replay, ReplayViolation
@@ -18,7 +17,7 @@ from isim.serve.trouble import NoHeadway
 
 BATCHES = 8
 CASES = 250
-GROUP_CASES = 80
+GROUP_CASES = 100
 
 
 def compare(seed: int, make: Callable[[int], Case] = random_case) -> bool:
@@ -91,7 +90,7 @@ def test_product_agrees_with_the_slow_engine(batch: int) -> None:
 
 @pytest.mark.parametrize("batch", range(4))
 def test_product_agrees_with_the_slow_engine_on_several_groups(batch: int) -> None:
-    ended = [compare(seed, random_group_case) for seed in range(batch * GROUP_CASES, (batch + 1) * GROUP_CASES)]
+    ended = [compare(seed, random_groups_case) for seed in range(batch * GROUP_CASES, (batch + 1) * GROUP_CASES)]
     assert sum(ended) > GROUP_CASES * 0.8
 
 
@@ -99,7 +98,7 @@ def test_product_agrees_with_the_slow_engine_on_several_groups(batch: int) -> No
 @pytest.mark.parametrize("batch", range(4, 40))
 def test_product_agrees_with_the_slow_engine_on_many_more_groups(batch: int) -> None:
     for seed in range(batch * GROUP_CASES, (batch + 1) * GROUP_CASES):
-        compare(seed, random_group_case)
+        compare(seed, random_groups_case)
 
 
 @pytest.mark.slow

@@ -167,7 +167,7 @@ def _groups(dice: Dice, max_model_len: int) -> tuple[GroupLimits, ...]:
 
     def window() -> GroupLimits:
         # within a chunk, about one block, and beyond most sequences
-        tokens = dice.pick(1, dice.between(1, 8), dice.between(4, 24), dice.between(20, 80))
+        tokens = dice.pick(2, dice.between(2, 8), dice.between(4, 24), dice.between(20, 80))
         return GroupLimits(kind=GroupKind.SLIDING, block_size=size(), window_tokens=tokens)
 
     def size() -> int:

@@ -128,6 +128,8 @@ def kv_groups(model: ModelSpec, ranks: int, precision: Precision, block_tokens: 
     16 and what was requested. Raises ModelError where pages cannot be made equal, as vLLM does.
     """
     kinds = kv_layers(model, ranks, precision)
+    if any(each.kind is KvKind.SLIDING and each.window_tokens < 2 for each in kinds):
+        raise ModelError(f"model: {model.name} has a sliding window of less than 2 tokens, which keeps nothing")
     states = [each for each in kinds if each.kind is KvKind.STATE]
     attention = [each for each in kinds if each.kind is not KvKind.STATE]
     if not attention:

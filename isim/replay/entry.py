@@ -39,8 +39,8 @@ def _check_groups(limits: EngineLimits) -> None:
         window, length = group.window_tokens, group.block_size
         if length < 1:
             raise Mismatch(Rule.HEADER, "groups with blocks of 1 token or more", group)
-        if (window > 0) != (group.kind is GroupKind.SLIDING):
-            raise Mismatch(Rule.HEADER, "a window of 1 token or more exactly where a group is sliding", group)
+        if (window > 1) != (group.kind is GroupKind.SLIDING):
+            raise Mismatch(Rule.HEADER, "a window of 2 tokens or more exactly where a group is sliding", group)
         if group.kind is GroupKind.STATE and length < limits.max_model_len:
             raise Mismatch(Rule.HEADER, f"a state's block of max_model_len {limits.max_model_len} tokens", group)
         if group.kind is GroupKind.STATE and limits.enable_prefix_caching:
