@@ -1,0 +1,1 @@
+"""Frozen plans: types, validation, hazards, compilation, the artifact. Pure."""
