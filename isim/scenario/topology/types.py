@@ -329,7 +329,7 @@ class Calibration(_Wire, frozen=True, kw_only=True):
 class TopologyScenario(_Wire, frozen=True, kw_only=True):
     """A machine, what is placed on it, and how it is to be used. `network_resources` is UNSET on simple networks."""
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int
     id: str
     family: Family
     memory_domains: tuple[MemoryDomain, ...]

@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from isim.model.spec import Confidence
 from isim.scenario.topology.types import (
+    SCHEMA_VERSION,
     Allocation,
     AllocationClass,
     Calibration,
@@ -94,6 +95,7 @@ class Base(msgspec.Struct, frozen=True):
 def scenario_of(base: Base) -> TopologyScenario:
     """The base as a scenario of one batch of 2,048 tokens in and 256 out."""
     return TopologyScenario(
+        schema_version=SCHEMA_VERSION,
         id=base.id,
         family=base.family,
         memory_domains=base.domains,
