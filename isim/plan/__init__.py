@@ -1,1 +1,1 @@
-"""Frozen plans: types, validation, hazards, compilation, the artifact. Pure."""
+"""Frozen plans: what they are, whether they hold, how a workload becomes one, and the file that carries them. Pure."""
