@@ -7,15 +7,19 @@ two steps that conflict over an allocation can ever overlap or change places, wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 class Hazards:
-    """The last writer of each allocation and the readers since, as far as the plan has been written."""
+    """The last writer of each allocation and the readers since, as far as the plan has been written.
 
-    __slots__ = ("_readers", "_writer")
+    `physical` gives the allocation behind every name, so that an alias is what it stands for.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_physical", "_readers", "_writer")
+
+    def __init__(self, physical: Mapping[str, str]) -> None:
+        self._physical = physical
         self._writer: dict[str, int] = {}
         self._readers: dict[str, list[int]] = {}
 
@@ -25,6 +29,8 @@ class Hazards:
         Reads come before writes, allocations in the order given, a writer before the readers since.
         """
         needed = dict.fromkeys(waits)
+        physical = self._physical
+        reads, writes = [physical[name] for name in reads], [physical[name] for name in writes]
         for allocation in reads:
             if allocation in self._writer:
                 needed[self._writer[allocation]] = None

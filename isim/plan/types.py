@@ -95,7 +95,7 @@ class Collective(
 Operation: TypeAlias = Compute | Transfer | Collective
 
 
-class PlanStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PlanStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """`participants` are ranks, for a collective all of its group in the group's order; `dependencies` are step ids.
 
     `reads` and `writes` are physical allocations, and no allocation is in both.
