@@ -1,1 +1,1 @@
-"""Processes that execute frozen plans on a topology, and the closed form that equals them."""
+"""Executes frozen plans on a topology: what is decided (pure), the closed form that runs it, and the processes."""

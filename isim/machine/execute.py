@@ -1,0 +1,67 @@
+"""Executes plans: the entry of the room, for callers that do not care how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from isim.machine.closed_form import ClosedForm
+from isim.machine.program import program_of
+from isim.machine.requests import ExecutionRequest, check_requests
+from isim.machine.topology import Topology, topology_of
+from isim.plan.types import FrozenPlan
+from isim.record.execution import ExecutionDigest, ExecutionEnd
+from isim.record.execution_log import ExecutionLog, ExecutionReader
+from isim.scenario.topology.types import TopologyScenario
+
+
+class Executed(msgspec.Struct, frozen=True, kw_only=True):
+    """All executions are over. `digest` is that of the log, None when nobody asked for it."""
+
+    completed_ns: int
+    executions: int
+    operations: int
+    digest: str | None
+
+
+def execute(
+    topology: Topology,
+    requests: Sequence[ExecutionRequest],
+    *,
+    readers: Sequence[ExecutionReader] = (),
+    digest: bool = False,
+) -> Executed:
+    """Execute validated plans by the closed form; every reader is given all records in order, in batches.
+
+    `requests` stand in the order of admission. Raises RequestError, EventBudget or TimeOverflow: the input's fault.
+    """
+    check_requests(requests, topology)
+    told = ExecutionDigest() if digest else None
+    log = ExecutionLog(topology.header, [*readers, *(() if told is None else (told.read,))])
+    run = ClosedForm(topology, log)
+    for request in requests:
+        run.admit(request)
+    run.drain()
+    operations = sum(len(request.program.steps) for request in requests)
+    log.close(ExecutionEnd(time_ns=run.now_ns, executions=len(requests), operations=operations))
+    return Executed(
+        completed_ns=run.now_ns,
+        executions=len(requests),
+        operations=operations,
+        digest=None if told is None else told.hexdigest(),
+    )
+
+
+def execute_plan(
+    scenario: TopologyScenario,
+    plan: FrozenPlan,
+    fingerprint: str,
+    *,
+    readers: Sequence[ExecutionReader] = (),
+    digest: bool = False,
+) -> Executed:
+    """Execute one validated plan of a valid scenario, alone and from time 0. `fingerprint` is the scenario's."""
+    topology = topology_of(scenario, fingerprint)
+    request = ExecutionRequest(program=program_of(plan, topology), execution=plan.execution_id)
+    return execute(topology, [request], readers=readers, digest=digest)
