@@ -15,30 +15,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
 
 import msgspec
+
+from isim.plan.paths import Paths
 
 Matrix = Sequence[Sequence[int]]
 """Bytes from member to member: `matrix[source][target]`, square."""
 
 SIGNATURE_KIND = "all_to_all_v_matrix_v1"
-
-
-class Paths(Protocol):
-    """What a collective asks of the topology."""
-
-    def path(self, source: str, target: str, size_bytes: int) -> tuple[str, ...]:
-        """The links of the best path between two domains for a message, in order; raises if there is none."""
-
-    def hop_ns(self, link: str, size_bytes: int) -> int:
-        """How long a message takes over one link, its network resources included."""
-
-    def resources(self, link: str) -> tuple[str, ...]:
-        """The NICs and switches that a link goes through, in order."""
-
-    def resource_ns(self, resource: str, size_bytes: int) -> int:
-        """How long a message keeps a NIC or a switch busy."""
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -104,12 +89,12 @@ def _phase(messages: Sequence[Message], paths: Paths) -> CollectiveCost:
     links: dict[str, int] = {}
     resources: dict[str, int] = {}
     for message in messages:
-        path_ns = 0
-        for link in paths.path(message.source, message.target, message.size_bytes):
-            hop_ns = paths.hop_ns(link, message.size_bytes)
+        size_bytes, path_ns = message.size_bytes, 0
+        for link in paths.links(message.source, message.target, size_bytes):
+            hop_ns = paths.hop_ns(link, size_bytes)
             path_ns += hop_ns
-            links[link] = links.get(link, 0) + hop_ns
+            links[link.id] = links.get(link.id, 0) + hop_ns
             for resource in paths.resources(link):
-                resources[resource] = resources.get(resource, 0) + paths.resource_ns(resource, message.size_bytes)
+                resources[resource.id] = resources.get(resource.id, 0) + paths.resource_ns(resource, size_bytes)
         longest_ns = max(longest_ns, path_ns)
     return CollectiveCost(max((longest_ns, *links.values(), *resources.values())), tuple(links))

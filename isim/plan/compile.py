@@ -10,15 +10,14 @@ from __future__ import annotations
 import msgspec
 
 from isim.model.spec import Confidence
-from isim.plan.collective import Paths
+from isim.plan.buffers import Buffers
 from isim.plan.costs import NORMALIZED, CostModel, plan_confidence
 from isim.plan.errors import CompileError
-from isim.plan.facts import PlanFacts
 from isim.plan.hazards import Hazards
 from isim.plan.moves import START, UnitMoves
 from isim.plan.profile import Profile
 from isim.plan.types import PLAN_CONTRACT_REVISION, Collective, FrozenPlan, PlanStep
-from isim.scenario.topology.types import TopologyScenario
+from isim.topology.index import Topology
 
 
 class CompiledPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,15 +29,14 @@ class CompiledPlan(msgspec.Struct, frozen=True, kw_only=True):
     confidence: Confidence
 
 
-def compile_plan(
-    scenario: TopologyScenario, profile: Profile, paths: Paths, costs: CostModel = NORMALIZED
-) -> CompiledPlan:
+def compile_plan(topology: Topology, profile: Profile, costs: CostModel = NORMALIZED) -> CompiledPlan:
     """The plan of a profile on a valid scenario. Raises CompileError where it cannot be placed, moved or counted."""
-    facts = PlanFacts.of(scenario)
-    units = UnitMoves(scenario, facts, profile, paths, costs)
+    scenario = topology.scenario
+    buffers = Buffers(topology)
+    units = UnitMoves(topology, buffers, profile, costs)
     steps: list[PlanStep] = []
-    hazards = Hazards(facts.physical)
-    sequence = dict.fromkeys(facts.groups, 0)
+    hazards = Hazards(buffers.physical)
+    sequence = dict.fromkeys(topology.groups, 0)
     terminal: tuple[int, ...] = ()
     for unit in profile.units:
         first = len(steps)

@@ -14,19 +14,21 @@ collectives read workspaces. Equal units are made once: a plan of n equal tokens
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from isim.plan.collective import CollectiveCost, Matrix, Paths, all_reduce_ring, all_to_all_v, transposed
+from isim.plan.buffers import Buffers
+from isim.plan.collective import CollectiveCost, Matrix, all_reduce_ring, all_to_all_v, transposed
 from isim.plan.costs import CostModel, launch_ns
 from isim.plan.errors import CompileError
-from isim.plan.facts import PlanFacts
 from isim.plan.owners import dispatch_matrix, owners
+from isim.plan.paths import Paths
 from isim.plan.profile import Profile, Unit
 from isim.plan.stages import Partition, Stage, stages_of
 from isim.plan.types import Collective, CollectiveAlgorithm, Compute, Operation, Transfer
-from isim.scenario.topology.types import Allocation, Capability, Purpose, TopologyScenario
+from isim.scenario.topology.types import Capability, Purpose
+from isim.topology.index import Topology
 
 START = -1
 """Stands among a move's waits for whatever the unit begins after."""
@@ -54,15 +56,12 @@ class Work(msgspec.Struct, frozen=True):
 class UnitMoves:
     """Moves of each different unit, made once."""
 
-    def __init__(
-        self, scenario: TopologyScenario, facts: PlanFacts, profile: Profile, paths: Paths, costs: CostModel
-    ) -> None:
-        self._scenario = scenario
-        self._facts = facts
+    def __init__(self, topology: Topology, buffers: Buffers, profile: Profile, costs: CostModel) -> None:
+        self._topology = topology
         self._profile = profile
-        self._paths = paths
+        self._paths = Paths(topology)
         self._costs = costs
-        self._stages = stages_of(scenario, facts)
+        self._stages = stages_of(topology, buffers)
         self._made: dict[Unit, tuple[Move, ...]] = {}
 
     def of(self, unit: Unit) -> tuple[Move, ...]:
@@ -185,18 +184,18 @@ class UnitMoves:
     ) -> tuple[int, ...]:
         """Moves of the activation from one stage to the next, a hop at a time; what the next stage waits for."""
         size_bytes = self._costs.activation_bytes_per_token * unit.width_tokens
-        links = self._paths.path(source.domain, target.domain, size_bytes)
+        links = self._paths.links(source.domain, target.domain, size_bytes)
         held = source.workspace
         for index, link in enumerate(links):
             last = index + 1 == len(links)
-            reached = target.workspace if last else self._buffer(self._facts.links[link].target_domain_id)
+            reached = target.workspace if last else self._buffer(link.target_domain_id)
             moves.append(
                 Move(
                     participants=(source.rank, target.rank),
                     waits=waits,
                     reads=(held,),
                     writes=(reached,),
-                    operation=Transfer(link_id=link, duration_ns=self._paths.hop_ns(link, size_bytes)),
+                    operation=Transfer(link_id=link.id, duration_ns=self._paths.hop_ns(link, size_bytes)),
                 )
             )
             held, waits = reached, (len(moves) - 1,)
@@ -208,7 +207,8 @@ class UnitMoves:
             for partition in stage.partitions:
                 if partition.domain == domain:
                     return partition.workspace
-        there = [each for each in self._allocations() if each.domain_id == domain]
+        owned = self._topology.allocations.values()
+        there = [each.allocation for each in owned if each.allocation.domain_id == domain]
         for purpose in (Purpose.STAGING, Purpose.WORKSPACE):
             for each in there:
                 if each.purpose is purpose:
@@ -216,7 +216,3 @@ class UnitMoves:
         if not there:
             raise CompileError(f"expected an allocation in {domain} for activations on their way, found none")
         return there[0].physical_allocation_id
-
-    def _allocations(self) -> Iterator[Allocation]:
-        for placement in self._scenario.placements:
-            yield from placement.allocations

@@ -8,12 +8,10 @@ stage is one, and the same group does the exchange of routed tokens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
+from isim.plan.buffers import Buffers
 from isim.plan.errors import CompileError
-from isim.plan.facts import PlanFacts
 from isim.scenario.topology.types import (
     Capability,
     Composition,
@@ -23,6 +21,7 @@ from isim.scenario.topology.types import (
     Purpose,
     TopologyScenario,
 )
+from isim.topology.index import Topology
 
 _TARGET = (Capability.ATTENTION, Capability.FFN)
 _WRITTEN = (Purpose.KV, Purpose.WORKSPACE, Purpose.SIDECAR)
@@ -54,8 +53,9 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     ring: tuple[Partition, ...]
 
 
-def stages_of(scenario: TopologyScenario, facts: PlanFacts) -> tuple[Stage, ...]:
+def stages_of(topology: Topology, buffers: Buffers) -> tuple[Stage, ...]:
     """The stages of the target in pipeline order; CompileError where the placements are not what the degrees say."""
+    scenario = topology.scenario
     degrees = scenario.execution.parallelism
     _supported(degrees)
     placed = [
@@ -70,7 +70,7 @@ def stages_of(scenario: TopologyScenario, facts: PlanFacts) -> tuple[Stage, ...]
             f"scenario {scenario.id}: expected {expected} placements that do attention or FFN, one for each of "
             f"tensor {degrees.tensor} x pipeline {degrees.pipeline}, found {len(placed)}"
         )
-    partitions = [_partition(placement, facts) for placement in placed]
+    partitions = [_partition(placement, topology, buffers) for placement in placed]
     width = degrees.tensor
     return tuple(_stage(scenario, partitions[first : first + width]) for first in range(0, expected, width))
 
@@ -88,42 +88,34 @@ def _supported(degrees: Parallelism) -> None:
         )
 
 
-def _partition(placement: Placement, facts: PlanFacts) -> Partition:
+def _partition(placement: Placement, topology: Topology, buffers: Buffers) -> Partition:
     allocations = placement.allocations
-    rank = facts.device_rank.get(placement.device_id)
-    if rank is None:
+    ranks = [rank.rank_id for rank in topology.ranks.values() if rank.device_id == placement.device_id]
+    if not ranks:
         raise CompileError(f"placement {placement.partition_id}: expected a rank on {placement.device_id}, found none")
     workspaces = [each for each in allocations if each.purpose is Purpose.WORKSPACE]
     if not workspaces:
         raise CompileError(f"placement {placement.partition_id}: expected an allocation for workspace, found none")
-    device = facts.devices[placement.device_id]
-    written = _first_names(facts, [each.physical_allocation_id for each in allocations if each.purpose in _WRITTEN])
-    held = facts.roots(written)
+    device = topology.devices[placement.device_id]
+    written = buffers.first_names([each.physical_allocation_id for each in allocations if each.purpose in _WRITTEN])
+    held = buffers.roots(written)
     domain = workspaces[0].domain_id
 
     def read(purpose: Purpose) -> list[str]:
         names = [each.physical_allocation_id for each in allocations if each.purpose is purpose]
-        return [name for name in names if facts.physical[name] not in held]
+        return [name for name in names if buffers.physical[name] not in held]
 
     return Partition(
         id=placement.partition_id,
         device=device,
-        rank=rank,
+        rank=ranks[0],
         work=tuple(capability for capability in _TARGET if capability in placement.required_capabilities),
-        weights=_first_names(facts, read(Purpose.WEIGHTS)),
+        weights=buffers.first_names(read(Purpose.WEIGHTS)),
         written=written,
-        hot=_first_names(facts, [name for name in read(Purpose.CACHE) if facts.domain(name) == domain]),
+        hot=buffers.first_names(name for name in read(Purpose.CACHE) if buffers.domain[name] == domain),
         workspace=workspaces[0].physical_allocation_id,
         domain=domain,
     )
-
-
-def _first_names(facts: PlanFacts, names: Sequence[str]) -> tuple[str, ...]:
-    """The names without those that stand for a physical allocation that an earlier one stands for."""
-    first: dict[str, str] = {}
-    for name in names:
-        first.setdefault(facts.physical[name], name)
-    return tuple(first.values())
 
 
 def _stage(scenario: TopologyScenario, partitions: list[Partition]) -> Stage:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from isim.plan.facts import PlanFacts
+from isim.plan.buffers import Buffers
 from isim.plan.issues import PlanCode, PlanIssue, listed
 from isim.plan.types import Collective, Compute, PlanStep, Transfer
 from isim.record.records import SAFE_MAX
 from isim.scenario.topology.types import Capability
+from isim.topology.index import Topology
 
 Finding: TypeAlias = tuple[PlanCode, str, str]
 """Code, the path below the step (empty for the step itself), and the message."""
@@ -18,8 +19,9 @@ Finding: TypeAlias = tuple[PlanCode, str, str]
 class StepChecks:
     """Checks steps of one scenario. Steps that name the same things are looked at once."""
 
-    def __init__(self, facts: PlanFacts) -> None:
-        self._facts = facts
+    def __init__(self, topology: Topology, buffers: Buffers) -> None:
+        self._topology = topology
+        self._buffers = buffers
         self._seen: dict[tuple[object, ...], list[Finding]] = {}
 
     def check(self, position: int, step: PlanStep) -> Iterator[PlanIssue]:
@@ -51,11 +53,11 @@ class StepChecks:
         return found
 
     def _common(self, step: PlanStep) -> Iterator[Finding]:
-        facts = self._facts
+        ranks, buffers = self._topology.ranks, self._buffers
         yield from _doubled("participants", step.participants)
         if not step.participants:
             yield PlanCode.EMPTY_PARTICIPANTS, "participants", "expected at least one rank, found none"
-        unknown = [rank for rank in step.participants if rank not in facts.rank_device]
+        unknown = [rank for rank in step.participants if rank not in ranks]
         if unknown:
             yield (
                 PlanCode.UNKNOWN_RANK,
@@ -64,11 +66,11 @@ class StepChecks:
             )
         yield from _doubled("reads", step.reads)
         yield from _doubled("writes", step.writes)
-        lost = [name for name in (*step.reads, *step.writes) if name not in facts.physical]
+        lost = [name for name in (*step.reads, *step.writes) if name not in buffers.physical]
         if lost:
             yield PlanCode.UNKNOWN_ALLOCATION, "", f"expected allocations of the scenario, found {listed(lost)}"
-        written = facts.roots(name for name in step.writes if name in facts.physical)
-        both = [name for name in step.reads if name in facts.physical and facts.physical[name] in written]
+        written = buffers.roots(step.writes)
+        both = [name for name in step.reads if buffers.physical.get(name) in written]
         if both:
             message = f"expected what is read and written in writes only, found {listed(both)} in both"
             yield PlanCode.READ_WRITE_OVERLAP, "", message
@@ -82,12 +84,12 @@ class StepChecks:
         return self._collective(step, operation)
 
     def _compute(self, step: PlanStep, operation: Compute) -> Iterator[Finding]:
-        facts = self._facts
-        device = facts.devices.get(operation.device_id)
+        device = self._topology.devices.get(operation.device_id)
         if device is None:
             message = f'expected a device of the scenario, found "{operation.device_id}"'
             yield PlanCode.UNKNOWN_DEVICE, "operation.deviceId", message
-        if len(step.participants) != 1 or facts.rank_device.get(step.participants[0]) != operation.device_id:
+        ranks = [self._topology.ranks.get(rank) for rank in step.participants]
+        if len(ranks) != 1 or ranks[0] is None or ranks[0].device_id != operation.device_id:
             message = f'expected the one rank of device "{operation.device_id}", found {listed(step.participants)}'
             yield PlanCode.COMPUTE_PARTICIPANT, "participants", message
         if device is None:
@@ -101,18 +103,16 @@ class StepChecks:
 
     def _reachable(self, step: PlanStep, devices: Sequence[str]) -> Iterator[Finding]:
         """Every buffer must lie in a domain that one of the devices sees."""
-        facts = self._facts
-        seen = {domain for name in devices for domain in facts.devices[name].memory_domain_ids}
-        hidden = [
-            name for name in (*step.reads, *step.writes) if name in facts.physical and facts.domain(name) not in seen
-        ]
+        domain = self._buffers.domain
+        seen = {memory for name in devices for memory in self._topology.devices[name].memory_domain_ids}
+        hidden = [name for name in (*step.reads, *step.writes) if name in domain and domain[name] not in seen]
         if hidden:
             message = f"expected allocations that {listed(devices)} can access, found {listed(hidden)}"
             yield PlanCode.INACCESSIBLE_ALLOCATION, "", message
 
     def _transfer(self, step: PlanStep, operation: Transfer) -> Iterator[Finding]:
-        facts = self._facts
-        link = facts.links.get(operation.link_id)
+        domain = self._buffers.domain
+        link = self._topology.links.get(operation.link_id)
         if link is None:
             yield (
                 PlanCode.UNKNOWN_LINK,
@@ -128,14 +128,13 @@ class StepChecks:
             (PlanCode.TRANSFER_SOURCE, "reads", step.reads, link.source_domain_id),
             (PlanCode.TRANSFER_TARGET, "writes", step.writes, link.target_domain_id),
         )
-        for code, path, names, domain in ends:
-            astray = [name for name in names if name in facts.physical and facts.domain(name) != domain]
+        for code, path, names, end in ends:
+            astray = [name for name in names if name in domain and domain[name] != end]
             if astray:
-                yield code, path, f"expected allocations in {domain}, an end of {link.id}, found {listed(astray)}"
+                yield code, path, f"expected allocations in {end}, an end of {link.id}, found {listed(astray)}"
 
     def _collective(self, step: PlanStep, operation: Collective) -> Iterator[Finding]:
-        facts = self._facts
-        group = facts.groups.get(operation.group_id)
+        group = self._topology.groups.get(operation.group_id)
         if group is None:
             message = f'expected a group of the scenario, found "{operation.group_id}"'
             yield PlanCode.UNKNOWN_GROUP, "operation.groupId", message
@@ -146,14 +145,15 @@ class StepChecks:
                     f"expected the ranks of {group.id} in order ({listed(members)}), found {listed(step.participants)}"
                 )
                 yield PlanCode.COLLECTIVE_PARTICIPANTS, "participants", message
-            devices = [rank.device_id for rank in group.ordered_ranks if rank.device_id in facts.devices]
-            unable = [name for name in devices if Capability.COLLECTIVE not in facts.devices[name].capabilities]
+            able = self._topology.devices
+            devices = [rank.device_id for rank in group.ordered_ranks if rank.device_id in able]
+            unable = [name for name in devices if Capability.COLLECTIVE not in able[name].capabilities]
             if unable:
                 message = f"expected members that can do a collective, found {listed(unable)}"
                 yield PlanCode.MISSING_CAPABILITY, "participants", message
             yield from self._reachable(step, devices)
         yield from _doubled("operation.linkIds", operation.link_ids)
-        unknown = [name for name in operation.link_ids if name not in facts.links]
+        unknown = [name for name in operation.link_ids if name not in self._topology.links]
         if unknown:
             yield PlanCode.UNKNOWN_LINK, "operation.linkIds", f"expected links of the scenario, found {listed(unknown)}"
 

@@ -17,20 +17,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from isim.plan.facts import PlanFacts
+from isim.plan.buffers import Buffers
 from isim.plan.graph import a_cycle, topological_order, unreached
 from isim.plan.issues import PlanCode, PlanIssue, listed
 from isim.plan.steps import StepChecks
 from isim.plan.types import PLAN_CONTRACT_REVISION, Collective, FrozenPlan
 from isim.record.records import SAFE_MAX
+from isim.topology.index import Topology
 
 _GRAPH = (PlanCode.DUPLICATE_STEP, PlanCode.UNKNOWN_DEPENDENCY, PlanCode.SELF_DEPENDENCY)
 
 
-def validate_plan(plan: FrozenPlan, facts: PlanFacts) -> list[PlanIssue]:
+def validate_plan(plan: FrozenPlan, topology: Topology) -> list[PlanIssue]:
     """Everything that is wrong with a plan on a valid scenario, steps in plan order; empty if it may be executed."""
-    issues = list(_envelope(plan, facts))
-    checks = StepChecks(facts)
+    issues = list(_envelope(plan, topology.scenario.execution.topology_epoch))
+    buffers = Buffers(topology)
+    checks = StepChecks(topology, buffers)
     positions: dict[int, int] = {}
     for position, step in enumerate(plan.steps):
         if step.id in positions:
@@ -47,19 +49,19 @@ def validate_plan(plan: FrozenPlan, facts: PlanFacts) -> list[PlanIssue]:
     if total_ns > SAFE_MAX:
         message = f"expected durations of at most {SAFE_MAX} ns in all, found {total_ns}"
         issues.append(PlanIssue(PlanCode.DURATION_SUM, "steps", message))
-    issues.extend(_graph(plan, facts, positions, sound=not any(issue.code in _GRAPH for issue in issues)))
+    issues.extend(_graph(plan, buffers, positions, sound=not any(issue.code in _GRAPH for issue in issues)))
     return issues
 
 
-def _envelope(plan: FrozenPlan, facts: PlanFacts) -> Iterator[PlanIssue]:
+def _envelope(plan: FrozenPlan, epoch: int) -> Iterator[PlanIssue]:
     if plan.contract_revision != PLAN_CONTRACT_REVISION:
         message = f"expected revision {PLAN_CONTRACT_REVISION}, found {plan.contract_revision}"
         yield PlanIssue(PlanCode.CONTRACT_REVISION, "contractRevision", message)
     for path, value in (("id", plan.id), ("executionId", plan.execution_id)):
         if not value:
             yield PlanIssue(PlanCode.EMPTY_ID, path, "expected a name, found none")
-    if plan.topology_epoch != facts.topology_epoch:
-        message = f"expected the scenario's epoch {facts.topology_epoch}, found {plan.topology_epoch}"
+    if plan.topology_epoch != epoch:
+        message = f"expected the scenario's epoch {epoch}, found {plan.topology_epoch}"
         yield PlanIssue(PlanCode.TOPOLOGY_EPOCH, "topologyEpoch", message)
     if not plan.steps:
         yield PlanIssue(PlanCode.EMPTY_PLAN, "steps", "expected at least one step, found none")
@@ -79,7 +81,7 @@ def _dependencies(
         yield PlanIssue(PlanCode.DUPLICATE_VALUE, path, "expected each step once, found one again")
 
 
-def _graph(plan: FrozenPlan, facts: PlanFacts, positions: dict[int, int], *, sound: bool) -> Iterator[PlanIssue]:
+def _graph(plan: FrozenPlan, buffers: Buffers, positions: dict[int, int], *, sound: bool) -> Iterator[PlanIssue]:
     """Cycles; then, if the graph is sound and has none, the order of leases and of collectives."""
     before = [[positions[other] for other in step.dependencies if other in positions] for step in plan.steps]
     order = topological_order(before)
@@ -92,7 +94,7 @@ def _graph(plan: FrozenPlan, facts: PlanFacts, positions: dict[int, int], *, sou
     yield from gaps
     if not sound:
         return
-    conflicts = list(_conflicts(plan, facts, order))
+    conflicts = list(_conflicts(plan, buffers, order))
     follows = [pair for chain in chains for pair in pairwise(chain)]
     failed = dict.fromkeys(unreached(before, order, [*[(a, b) for a, b, _ in conflicts], *follows]))
     shared: dict[tuple[int, int], list[str]] = {}
@@ -110,11 +112,11 @@ def _graph(plan: FrozenPlan, facts: PlanFacts, positions: dict[int, int], *, sou
             yield PlanIssue(PlanCode.COLLECTIVE_ORDER_DEPENDENCY, f"steps[{second}].dependencies", message)
 
 
-def _conflicts(plan: FrozenPlan, facts: PlanFacts, order: Sequence[int]) -> Iterator[tuple[int, int, str]]:
+def _conflicts(plan: FrozenPlan, buffers: Buffers, order: Sequence[int]) -> Iterator[tuple[int, int, str]]:
     """Pairs (earlier, later, allocation) that must be ordered: enough of them that all others follow."""
     writer: dict[str, int] = {}
     readers: dict[str, list[int]] = {}
-    physical = facts.physical
+    physical = buffers.physical
     for position in order:
         step = plan.steps[position]
         for name in step.reads:
