@@ -20,8 +20,9 @@ from isim.plan.issues import PlanCode
 from isim.plan.types import PLAN_CONTRACT_REVISION, FrozenPlan
 from isim.plan.validate import validate_plan
 from isim.record.canonical import FINGERPRINT, canonical_json, text_fingerprint
-from isim.scenario.errors import Complaint, Place, ScenarioError
+from isim.scenario.errors import Complaint, ScenarioError
 from isim.scenario.fields import Reading
+from isim.scenario.files import read_bytes
 from isim.scenario.json_text import json_nodes, read_json
 from isim.scenario.nodes import Limits, Node, decode
 from isim.scenario.structs import StructReader, node_at
@@ -80,14 +81,7 @@ def plan_artifact(topology: Topology, plan: FrozenPlan) -> tuple[PlanArtifact, s
 def load_artifact(path: str | os.PathLike[str]) -> PlanArtifact:
     """The plan of a file. Raises ScenarioError with all complaints of the first stage that has any."""
     file = os.fspath(path)
-    try:
-        with open(file, "rb") as stream:
-            data = stream.read(LIMITS.file_bytes + 1)
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "it cannot be opened"
-        complaint = Complaint(Place(0, 1, 1), "", f"expected {LIMITS.noun}, found none: {reason}")
-        raise ScenarioError(file, [complaint]) from None
-    return read_artifact(data, file)
+    return read_artifact(read_bytes(file, LIMITS), file)
 
 
 def read_artifact(data: bytes, file: str) -> PlanArtifact:
