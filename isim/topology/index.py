@@ -124,7 +124,7 @@ class Topology:
         """
         latency = self.link_latency_ns(link, size_bytes)
         bandwidth = self.link_bandwidth(link, size_bytes)
-        if latency is None or bandwidth is None or bandwidth < 1 or not 0 < size_bytes <= COUNT_MAX:
+        if latency is None or latency < 0 or bandwidth is None or bandwidth < 1 or not 0 < size_bytes <= COUNT_MAX:
             return None
         service = transfer_ns(size_bytes, bandwidth)
         if service is None or latency + service > TIME_MAX_NS:

@@ -2,7 +2,8 @@
 
 Per node, in the order of their names: a storage memory of 2 TiB, a one-way link from it, and a placement on the CPU
 with the experts' backing store and their warm cache. Each placement that computes FFNs gets a hot cache beside its
-workspace.
+workspace. A warm cache is what the resource limit leaves where that is less than the usual size: the reference reserves
+more than the limit there (the Mac mini's unified memory).
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def with_tiers(base: Base, storage_bytes: Mapping[str, int] | None = None) -> Ba
     links = tuple(
         link(f"{node}:storage-read", (f"{node}:storage", near[node].id), LinkKind.STORAGE, _SPEED) for node in nodes
     )
-    tiers = tuple(_tier(cpus[node], near[node]) for node in nodes)
+    computing = tuple(_with_hot_cache(each) for each in base.placements)
+    tiers = tuple(_tier(cpus[node], near[node], _room(computing, near[node])) for node in nodes)
     grouped = {rank.device_id for group in base.groups for rank in group.ordered_ranks}
     alone = [cpu.id for cpu in base.devices if cpu.kind is DeviceKind.CPU and cpu.id not in grouped]
     return msgspec.structs.replace(
@@ -51,7 +53,7 @@ def with_tiers(base: Base, storage_bytes: Mapping[str, int] | None = None) -> Ba
         domains=(*base.domains, *stores),
         devices=tuple(_reaching_storage(device) for device in base.devices),
         links=(*base.links, *links),
-        placements=(*(_with_hot_cache(each) for each in base.placements), *tiers),
+        placements=(*computing, *tiers),
         groups=(*base.groups, *(_host_group(cpu) for cpu in alone)),
     )
 
@@ -79,13 +81,19 @@ def _reaching_storage(device: Device) -> Device:
     return msgspec.structs.replace(device, memory_domain_ids=(*device.memory_domain_ids, f"{device.node_id}:storage"))
 
 
-def _tier(cpu: Device, near: MemoryDomain) -> Placement:
+def _room(placements: tuple[Placement, ...], domain: MemoryDomain) -> int:
+    """What the limit of the domain leaves beside the placements."""
+    held = [each.bytes for one in placements for each in one.allocations if each.domain_id == domain.id]
+    return domain.resource_limit_bytes - sum(held)
+
+
+def _tier(cpu: Device, near: MemoryDomain, room_bytes: int) -> Placement:
     node = cpu.node_id
     form = AllocationClass.UNIFIED if near.kind is DomainKind.UNIFIED else AllocationClass.PINNED
     backing = allocation(
         f"expert-backing:{node}", f"{node}:storage", BACKING_BYTES, AllocationClass.STORAGE, Purpose.BACKING
     )
-    warm = allocation(f"expert-warm-cache:{node}", near.id, CACHE_BYTES, form, Purpose.CACHE)
+    warm = allocation(f"expert-warm-cache:{node}", near.id, min(CACHE_BYTES, room_bytes), form, Purpose.CACHE)
     return placement(f"expert-tier:{node}", cpu.id, (), (backing, warm))
 
 
