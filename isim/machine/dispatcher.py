@@ -48,6 +48,11 @@ class Submission(msgspec.Struct, frozen=True):
     booking: Booking
 
     @property
+    def start_ns(self) -> int:
+        """When it starts, as booked."""
+        return time_of(self.booking.start)
+
+    @property
     def work(self) -> Work:
         """The step itself."""
         return self.execution.program.steps[self.place]

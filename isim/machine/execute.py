@@ -31,26 +31,39 @@ def execute(
     *,
     readers: Sequence[ExecutionReader] = (),
     digest: bool = False,
+    processes: bool = False,
+    shuffle_seed: int | None = None,
 ) -> Executed:
-    """Execute validated plans by the closed form; every reader is given all records in order, in batches.
+    """Execute validated plans; every reader is given all records in order, in batches.
 
-    `requests` stand in the order of admission. Raises RequestError, EventBudget or TimeOverflow: the input's fault.
+    `requests` stand in the order of admission. The closed form executes, or the `processes`: the log is the same.
+    `shuffle_seed` perturbs the order of processes. Raises RequestError, EventBudget or TimeOverflow: the input's fault.
     """
     check_requests(requests, topology)
     told = ExecutionDigest() if digest else None
     log = ExecutionLog(topology.header, [*readers, *(() if told is None else (told.read,))])
-    run = ClosedForm(topology, log)
-    for request in requests:
-        run.admit(request)
-    run.drain()
+    if processes:
+        from isim.machine.processes import run_processes
+
+        completed_ns = run_processes(topology, requests, log, shuffle_seed)
+    else:
+        completed_ns = _closed_form(topology, requests, log)
     operations = sum(len(request.program.steps) for request in requests)
-    log.close(ExecutionEnd(time_ns=run.now_ns, executions=len(requests), operations=operations))
+    log.close(ExecutionEnd(time_ns=completed_ns, executions=len(requests), operations=operations))
     return Executed(
-        completed_ns=run.now_ns,
+        completed_ns=completed_ns,
         executions=len(requests),
         operations=operations,
         digest=None if told is None else told.hexdigest(),
     )
+
+
+def _closed_form(topology: Topology, requests: Sequence[ExecutionRequest], log: ExecutionLog) -> int:
+    run = ClosedForm(topology, log)
+    for request in requests:
+        run.admit(request)
+    run.drain()
+    return run.now_ns
 
 
 def execute_plan(
