@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from isim.machine.dispatcher import Dispatcher, Execution, Submission
 from isim.machine.moment import moment_of, time_of
 from isim.machine.requests import ExecutionRequest
-from isim.machine.topology import Topology
+from isim.machine.resources import Resources
 from isim.record.errors import CausalityError
 from isim.record.execution import Admit, Finish, Release, Start, Submit, Terminal
 from isim.record.execution_log import ExecutionLog
@@ -24,9 +24,9 @@ Due = tuple[Execution, int] | Submission | tuple[ExecutionRequest, int]
 class ClosedForm:
     """Entries of the heap are (moment, rank, key, what is due); no two have the same first three."""
 
-    def __init__(self, topology: Topology, log: ExecutionLog) -> None:
+    def __init__(self, machine: Resources, log: ExecutionLog) -> None:
         self._log = log
-        self._dispatcher = Dispatcher(topology)
+        self._dispatcher = Dispatcher(machine)
         self._heap: list[tuple[int, int, int, Due]] = []
         self._admitted = 0
         self._now = 0

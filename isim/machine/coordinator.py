@@ -15,7 +15,7 @@ from isim.machine.journal import Journal
 from isim.machine.lane import Flight, Lane
 from isim.machine.moment import moment_of
 from isim.machine.requests import ExecutionRequest
-from isim.machine.topology import Topology
+from isim.machine.resources import Resources
 from isim.record.execution import Admit, Finish, Release, Start
 
 _PLACES = 1 << 32
@@ -27,17 +27,17 @@ class Coordinator:
     """Owns the executions; lanes and the desk own theirs. `left` counts executions that are not terminal."""
 
     def __init__(
-        self, kernel: Kernel, topology: Topology, journal: Journal, requests: Sequence[ExecutionRequest]
+        self, kernel: Kernel, machine: Resources, journal: Journal, requests: Sequence[ExecutionRequest]
     ) -> None:
         self._kernel = kernel
         self._journal = journal
         self._requests = requests
         self._left = len(requests)
-        self._dispatcher = Dispatcher(topology)
+        self._dispatcher = Dispatcher(machine)
         self._desk = Desk(kernel, self._on_start)
         self._lanes = [
             [Lane(kernel, f"{resource.id}/{lane}", self) for lane in range(resource.lanes)]
-            for resource in topology.resources
+            for resource in machine.resources
         ]
         self._round = -1
         self._round_ns = 0

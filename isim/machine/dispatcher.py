@@ -17,8 +17,8 @@ import msgspec
 from isim.machine.bookings import Booking, Bookings
 from isim.machine.moment import time_of
 from isim.machine.program import Program, Work
+from isim.machine.resources import Resources
 from isim.machine.sequencer import Sequencer
-from isim.machine.topology import Topology
 from isim.record.execution import ExecutionStatus, RankTerminal, Submit, Terminal
 
 
@@ -76,9 +76,9 @@ class Submission(msgspec.Struct, frozen=True):
 class Dispatcher:
     """Owns the executions, the bookings and the order of submission."""
 
-    def __init__(self, topology: Topology) -> None:
-        self._bookings = Bookings([resource.lanes for resource in topology.resources])
-        self.sequencers = {group.id: Sequencer(group.id) for group in topology.header.groups}
+    def __init__(self, machine: Resources) -> None:
+        self._bookings = Bookings([resource.lanes for resource in machine.resources])
+        self.sequencers = {group.id: Sequencer(group.id) for group in machine.header.groups}
         self._executions: dict[int, Execution] = {}
         self._ready: list[tuple[int, int]] = []
         self._submitted = 0

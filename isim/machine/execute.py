@@ -9,11 +9,11 @@ import msgspec
 from isim.machine.closed_form import ClosedForm
 from isim.machine.program import program_of
 from isim.machine.requests import ExecutionRequest, check_requests
-from isim.machine.topology import Topology, topology_of
+from isim.machine.resources import Resources, resources_of
 from isim.plan.types import FrozenPlan
 from isim.record.execution import ExecutionDigest, ExecutionEnd
 from isim.record.execution_log import ExecutionLog, ExecutionReader
-from isim.scenario.topology.types import TopologyScenario
+from isim.topology.index import Topology
 
 
 class Executed(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def execute(
-    topology: Topology,
+    machine: Resources,
     requests: Sequence[ExecutionRequest],
     *,
     readers: Sequence[ExecutionReader] = (),
@@ -39,15 +39,15 @@ def execute(
     `requests` stand in the order of admission. The closed form executes, or the `processes`: the log is the same.
     `shuffle_seed` perturbs the order of processes. Raises RequestError, EventBudget or TimeOverflow: the input's fault.
     """
-    check_requests(requests, topology)
+    check_requests(requests, machine)
     told = ExecutionDigest() if digest else None
-    log = ExecutionLog(topology.header, [*readers, *(() if told is None else (told.read,))])
+    log = ExecutionLog(machine.header, [*readers, *(() if told is None else (told.read,))])
     if processes:
         from isim.machine.processes import run_processes
 
-        completed_ns = run_processes(topology, requests, log, shuffle_seed)
+        completed_ns = run_processes(machine, requests, log, shuffle_seed)
     else:
-        completed_ns = _closed_form(topology, requests, log)
+        completed_ns = _closed_form(machine, requests, log)
     operations = sum(len(request.program.steps) for request in requests)
     log.close(ExecutionEnd(time_ns=completed_ns, executions=len(requests), operations=operations))
     return Executed(
@@ -58,8 +58,8 @@ def execute(
     )
 
 
-def _closed_form(topology: Topology, requests: Sequence[ExecutionRequest], log: ExecutionLog) -> int:
-    run = ClosedForm(topology, log)
+def _closed_form(machine: Resources, requests: Sequence[ExecutionRequest], log: ExecutionLog) -> int:
+    run = ClosedForm(machine, log)
     for request in requests:
         run.admit(request)
     run.drain()
@@ -67,14 +67,13 @@ def _closed_form(topology: Topology, requests: Sequence[ExecutionRequest], log: 
 
 
 def execute_plan(
-    scenario: TopologyScenario,
+    topology: Topology,
     plan: FrozenPlan,
-    fingerprint: str,
     *,
     readers: Sequence[ExecutionReader] = (),
     digest: bool = False,
 ) -> Executed:
-    """Execute one validated plan of a valid scenario, alone and from time 0. `fingerprint` is the scenario's."""
-    topology = topology_of(scenario, fingerprint)
-    request = ExecutionRequest(program=program_of(plan, topology), execution=plan.execution_id)
-    return execute(topology, [request], readers=readers, digest=digest)
+    """Execute one validated plan of a valid scenario, alone and from time 0."""
+    machine = resources_of(topology)
+    request = ExecutionRequest(program=program_of(plan, machine), execution=plan.execution_id)
+    return execute(machine, [request], readers=readers, digest=digest)

@@ -8,18 +8,18 @@ from isim.kernel import Kernel
 from isim.machine.coordinator import Coordinator
 from isim.machine.journal import Journal
 from isim.machine.requests import ExecutionRequest
-from isim.machine.topology import Topology
+from isim.machine.resources import Resources
 from isim.record.execution_log import ExecutionLog
 
 
 def run_processes(
-    topology: Topology, requests: Sequence[ExecutionRequest], log: ExecutionLog, shuffle_seed: int | None = None
+    machine: Resources, requests: Sequence[ExecutionRequest], log: ExecutionLog, shuffle_seed: int | None = None
 ) -> int:
     """Run checked requests to their end; returns the time of the end in ns. `shuffle_seed` perturbs ties that may not
     matter."""
     kernel = Kernel(shuffle_seed=shuffle_seed)
     journal = Journal(log)
-    Coordinator(kernel, topology, journal, requests)
+    Coordinator(kernel, machine, journal, requests)
     kernel.run()
     journal.flush()
     return kernel.now_ns

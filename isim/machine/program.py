@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET
 
-from isim.machine.topology import Topology
+from isim.machine.resources import Resources
 from isim.plan.types import Collective, Compute, FrozenPlan, PlanStep, Transfer
 from isim.record.execution import (
     CollectiveEvidence,
@@ -46,7 +46,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     ranks: tuple[str, ...]
 
 
-def program_of(plan: FrozenPlan, topology: Topology) -> Program:
+def program_of(plan: FrozenPlan, machine: Resources) -> Program:
     """Resolve a validated plan."""
     places = {step.id: place for place, step in enumerate(plan.steps)}
     followers: list[list[int]] = [[] for _ in plan.steps]
@@ -56,7 +56,7 @@ def program_of(plan: FrozenPlan, topology: Topology) -> Program:
         waits.append(len(dependencies))
         for dependency in dependencies:
             followers[places[dependency]].append(place)
-    steps = tuple(_work(step, topology, tuple(followers[place]), waits[place]) for place, step in enumerate(plan.steps))
+    steps = tuple(_work(step, machine, tuple(followers[place]), waits[place]) for place, step in enumerate(plan.steps))
     collectives: dict[str, int] = {}
     for work in steps:
         if work.group:
@@ -74,12 +74,12 @@ def program_of(plan: FrozenPlan, topology: Topology) -> Program:
     return Program(record=record, steps=steps, places=places, collectives=collectives, ranks=ranks)
 
 
-def _work(step: PlanStep, topology: Topology, after: tuple[int, ...], waits: int) -> Work:
-    roots = topology.roots
+def _work(step: PlanStep, machine: Resources, after: tuple[int, ...], waits: int) -> Work:
+    roots = machine.roots
     writes = dict.fromkeys(roots.get(name, name) for name in step.writes)
     reads = dict.fromkeys(roots.get(name, name) for name in step.reads)
     operation = _fact(step.operation)
-    resources = tuple(_resources(operation, topology))
+    resources = tuple(_resources(operation, machine))
     evidence = _evidence(operation) if isinstance(operation, CollectiveFact) else None
     return Work(
         fact=StepFact(
@@ -92,7 +92,7 @@ def _work(step: PlanStep, topology: Topology, after: tuple[int, ...], waits: int
         ),
         duration_ns=operation.duration_ns,
         resources=resources,
-        names=tuple(topology.resources[place].id for place in resources),
+        names=tuple(machine.resources[place].id for place in resources),
         read_roots=tuple(name for name in reads if name not in writes),
         write_roots=tuple(writes),
         group="" if evidence is None else evidence.group,
@@ -108,14 +108,14 @@ def _evidence(operation: CollectiveFact) -> CollectiveEvidence:
     )
 
 
-def _resources(operation: OperationFact, topology: Topology) -> list[int]:
+def _resources(operation: OperationFact, machine: Resources) -> list[int]:
     match operation:
         case ComputeFact():
-            return [topology.compute(operation.device)]
+            return [machine.compute(operation.device)]
         case TransferFact():
-            return topology.path((operation.link,))
+            return machine.path((operation.link,))
         case CollectiveFact():
-            return [topology.collective(operation.group), *topology.path(operation.links)]
+            return [machine.collective(operation.group), *machine.path(operation.links)]
 
 
 def _fact(operation: Compute | Transfer | Collective) -> OperationFact:

@@ -8,7 +8,7 @@ import msgspec
 
 from isim.machine.moment import SAFE_MAX_NS
 from isim.machine.program import Program
-from isim.machine.topology import Topology
+from isim.machine.resources import Resources
 from isim.record.errors import IsimError
 from isim.record.execution import Admit
 
@@ -51,7 +51,7 @@ class EventBudget(IsimError):  # noqa: N818 - it names what ran out
         )
 
 
-def check_requests(requests: Sequence[ExecutionRequest], topology: Topology) -> None:
+def check_requests(requests: Sequence[ExecutionRequest], machine: Resources) -> None:
     """Raises RequestError or EventBudget. Requests stand in the order of admission, which is that of arrival."""
     last_ns = 0
     names: set[str] = set()
@@ -67,14 +67,14 @@ def check_requests(requests: Sequence[ExecutionRequest], topology: Topology) -> 
             )
         last_ns = request.arrival_ns
         _check_not_before(request, where)
-        if request.program.record.topology_epoch != topology.header.topology_epoch:
+        if request.program.record.topology_epoch != machine.header.topology_epoch:
             raise RequestError(
-                f"{where}: expected topology epoch {topology.header.topology_epoch}, "
+                f"{where}: expected topology epoch {machine.header.topology_epoch}, "
                 f"found {request.program.record.topology_epoch}"
             )
         needed += len(request.program.steps) + 2 + len(request.releases())
-    if needed > topology.header.max_events:
-        raise EventBudget(topology.header.max_events, needed)
+    if needed > machine.header.max_events:
+        raise EventBudget(machine.header.max_events, needed)
 
 
 def _check_not_before(request: ExecutionRequest, where: str) -> None:

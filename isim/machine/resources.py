@@ -1,4 +1,4 @@
-"""A topology as the executor sees it: resources with lanes, the resources that each link uses, and leases by root.
+"""A topology as the executor sees it: resources with lanes, what each link uses, and what each alias is.
 
 Resources have the names of the contract: `compute:<device>`, `link:<link>`, `network:<NIC or switch>` and
 `collective:<group>`. A step that uses a link uses, right after it, every network resource of the link.
@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from isim import __version__
+from isim.record.canonical import fingerprint
 from isim.record.errors import CausalityError
 from isim.record.execution import (
     REVISION,
@@ -22,7 +23,7 @@ from isim.record.execution import (
     Machine,
     NetworkFact,
 )
-from isim.scenario.topology.types import TopologyScenario
+from isim.topology.index import Topology
 
 
 class Resource(msgspec.Struct, frozen=True):
@@ -32,7 +33,7 @@ class Resource(msgspec.Struct, frozen=True):
     lanes: int
 
 
-class Topology(msgspec.Struct, frozen=True, kw_only=True):
+class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """`by_id` gives a resource's place in `resources`; `roots` the physical allocation that an alias names."""
 
     header: Machine
@@ -64,9 +65,9 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
         return self.by_id[name]
 
 
-def topology_of(scenario: TopologyScenario, fingerprint: str) -> Topology:
-    """The executor's view of a valid scenario. `fingerprint` goes into the log's header."""
-    header = _header(scenario, fingerprint)
+def resources_of(topology: Topology) -> Resources:
+    """The executor's view of a valid scenario."""
+    header = _header(topology)
     resources = [Resource(f"compute:{device.id}", device.lanes) for device in header.devices]
     resources += [Resource(f"link:{link.id}", link.lanes) for link in header.links]
     resources += [Resource(f"network:{network.id}", network.lanes) for network in header.network]
@@ -76,10 +77,11 @@ def topology_of(scenario: TopologyScenario, fingerprint: str) -> Topology:
         link.id: (by_id[f"link:{link.id}"], *(by_id[f"network:{network}"] for network in link.network))
         for link in header.links
     }
-    return Topology(header=header, resources=tuple(resources), by_id=by_id, paths=paths, roots=dict(header.aliases))
+    return Resources(header=header, resources=tuple(resources), by_id=by_id, paths=paths, roots=dict(header.aliases))
 
 
-def _header(scenario: TopologyScenario, fingerprint: str) -> Machine:
+def _header(topology: Topology) -> Machine:
+    scenario = topology.scenario
     network = () if scenario.network_resources is UNSET else scenario.network_resources
     return Machine(
         time_ns=0,
@@ -87,7 +89,7 @@ def _header(scenario: TopologyScenario, fingerprint: str) -> Machine:
         revision=REVISION,
         isim_version=__version__,
         scenario=scenario.id,
-        scenario_fingerprint=fingerprint,
+        scenario_fingerprint=fingerprint(msgspec.to_builtins(scenario)),
         topology_epoch=scenario.execution.topology_epoch,
         max_events=scenario.execution.max_events,
         devices=tuple(DeviceFact(id=device.id, lanes=device.max_concurrent_compute) for device in scenario.devices),
@@ -104,22 +106,15 @@ def _header(scenario: TopologyScenario, fingerprint: str) -> Machine:
             GroupFact(id=group.id, ranks=tuple((rank.rank_id, rank.device_id) for rank in group.ordered_ranks))
             for group in scenario.groups
         ),
-        aliases=_aliases(scenario),
+        aliases=_aliases(topology),
     )
 
 
-def _aliases(scenario: TopologyScenario) -> tuple[tuple[str, str], ...]:
-    """Each alias with the allocation that is charged, at the end of however many steps."""
-    aliases = {
-        allocation.physical_allocation_id: allocation.alias_of
-        for placement in scenario.placements
-        for allocation in placement.allocations
-        if allocation.alias_of is not UNSET
-    }
-
-    def root(name: str) -> str:
-        for _ in aliases:
-            name = aliases.get(name, name)
-        return name
-
-    return tuple((alias, root(alias)) for alias in aliases)
+def _aliases(topology: Topology) -> tuple[tuple[str, str], ...]:
+    """Each alias with the allocation that is charged for it in the end."""
+    aliases = []
+    for name, owned in topology.allocations.items():
+        physical = topology.physical(name)
+        if owned.allocation.alias_of is not UNSET and physical is not None:
+            aliases.append((name, physical.allocation.physical_allocation_id))
+    return tuple(aliases)
