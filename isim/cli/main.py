@@ -67,8 +67,8 @@ def _parser() -> argparse.ArgumentParser:
     report = verbs.add_parser("report", help="print the report of a finished run", description="Print a report again.")
     report.add_argument("directory", metavar="DIR", help="what `isim run --out` wrote")
     report.set_defaults(verb=_report)
-    validate = verbs.add_parser("validate", help="check a run file without running it", description="Check a run file.")
-    validate.add_argument("file", metavar="FILE", help="run file, YAML or JSON")
+    validate = verbs.add_parser("validate", help="check a file without running it", description="Check a file.")
+    validate.add_argument("file", metavar="FILE", help="run file, topology, topology workload or frozen plan")
     _set_argument(validate)
     validate.set_defaults(verb=_validate)
     export = verbs.add_parser("export", help="write a workload as a request file", description="Write all requests.")
@@ -76,12 +76,17 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("--out", metavar="REQUESTS", required=True, help="new file: CSV if it ends in .csv, else JSONL")
     _set_argument(export)
     export.set_defaults(verb=_export)
-    presets = verbs.add_parser("presets", help="list GPUs and models known by name", description="List presets.")
-    presets.add_argument("what", nargs="?", choices=("gpus", "models"), help="only these")
+    presets = verbs.add_parser("presets", help="list what is known by name", description="List presets.")
+    presets.add_argument("what", nargs="?", choices=("gpus", "models", "topologies"), help="only these")
     presets.set_defaults(verb=_presets)
     schema = verbs.add_parser("schema", help="print a JSON Schema", description="Print the JSON Schema of a file.")
-    schema.add_argument("what", choices=("log", "run", "result"), help="of a log's line, a run file, result.json")
+    schema.add_argument(
+        "what",
+        choices=("log", "run", "result", "topology"),
+        help="of a log's line, a run file, result.json, a topology",
+    )
     schema.set_defaults(verb=_schema)
+    _scenario_arguments(verbs.add_parser("scenario", help="show a topology", description="Materialise a topology."))
     parser.set_defaults(verb=lambda _: parser.error("expected a verb; see isim --help"))
     return parser
 
@@ -97,6 +102,13 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument("--no-log", action="store_true", help="write no log")
     run.add_argument("--no-replay", action="store_true", help="do not check the run by replaying its log")
     run.set_defaults(verb=_run)
+
+
+def _scenario_arguments(scenario: argparse.ArgumentParser) -> None:
+    scenario.add_argument("target", metavar="TARGET", help="preset (`isim presets topologies`) or file")
+    scenario.add_argument("--json", action="store_true", help="print the scenario and its memory ledger as JSON")
+    scenario.add_argument("--out", metavar="FILE", help="write the scenario to a new file, as JSON")
+    scenario.set_defaults(verb=_scenario)
 
 
 def _set_argument(parser: argparse.ArgumentParser) -> None:
@@ -145,6 +157,12 @@ def _schema(arguments: argparse.Namespace) -> int:
     from isim.cli.schema import schema
 
     return schema(arguments.what)
+
+
+def _scenario(arguments: argparse.Namespace) -> int:
+    from isim.cli.scenario import scenario
+
+    return scenario(arguments.target, as_json=arguments.json, out=arguments.out)
 
 
 def _version(_: argparse.Namespace) -> int:

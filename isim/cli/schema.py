@@ -1,4 +1,4 @@
-"""`isim schema log|run|result`: the JSON Schema of one line of a log, of a run file, of result.json."""
+"""`isim schema log|run|result|topology`: the JSON Schema of one line of a log, of a run file, and so on."""
 
 from __future__ import annotations
 
@@ -43,4 +43,10 @@ def _result() -> dict[str, Any]:
     return {"title": f"{SCHEMA} revision {REVISION}", **msgspec.json.schema(Result)}
 
 
-_SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {"log": _log, "run": _run, "result": _result}
+def _topology() -> dict[str, Any]:
+    from isim.scenario.topology.types import SCHEMA_VERSION, TopologyScenario
+
+    return {"title": f"isim topology, schemaVersion {SCHEMA_VERSION}", **msgspec.json.schema(TopologyScenario)}
+
+
+_SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {"log": _log, "run": _run, "result": _result, "topology": _topology}

@@ -12,6 +12,7 @@ import msgspec
 
 from isim.scenario.errors import Complaint, Place, ScenarioError
 from isim.scenario.fields import Reading
+from isim.scenario.files import read_bytes
 from isim.scenario.nodes import Limits, Node, NodeKind, decode, parse
 from isim.scenario.structs import StructReader, node_at
 from isim.scenario.topology.presets.catalogue import LAN, NAMES, RING, topology_preset
@@ -47,13 +48,7 @@ def load_target(target: str) -> Topology:
 def load_topology(path: str | os.PathLike[str]) -> Topology:
     """The topology of the file at `path`. Raises ScenarioError with all complaints."""
     file = os.fspath(path)
-    try:
-        with open(file, "rb") as stream:
-            data = stream.read(LIMITS.file_bytes + 1)
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "it cannot be opened"
-        raise ScenarioError(file, [_whole(f"expected a topology scenario, found none: {reason}")]) from None
-    return read_topology(data, file)
+    return read_topology(read_bytes(file, LIMITS), file)
 
 
 def read_topology(data: bytes, file: str) -> Topology:
