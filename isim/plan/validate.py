@@ -83,7 +83,10 @@ def _dependencies(
 
 def _graph(plan: FrozenPlan, buffers: Buffers, positions: dict[int, int], *, sound: bool) -> Iterator[PlanIssue]:
     """Cycles; then, if the graph is sound and has none, the order of leases and of collectives."""
-    before = [[positions[other] for other in step.dependencies if other in positions] for step in plan.steps]
+    before = [
+        [position if other == step.id else positions[other] for other in step.dependencies if other in positions]
+        for position, step in enumerate(plan.steps)
+    ]
     order = topological_order(before)
     if order is None:
         ids = [plan.steps[position].id for position in a_cycle(before)]
