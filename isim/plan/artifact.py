@@ -28,6 +28,7 @@ from isim.scenario.nodes import Limits, Node, decode
 from isim.scenario.structs import StructReader, node_at
 from isim.scenario.topology.types import SCHEMA_VERSION, TopologyScenario
 from isim.topology.index import Topology
+from isim.topology.validate import validate_topology
 
 ARTIFACT_KIND = "inference-sim/frozen-plan"
 ARTIFACT_REVISION = 1
@@ -114,9 +115,12 @@ class _ArtifactReader:
             if self._value[name] != stated:
                 self._say(name, f"expected {stated}, which the contents have, found {self._value[name]}")
             self._stop()
+        for wrong in validate_topology(scenario):
+            self._say(f"scenario.{wrong.path}", wrong.message, f"scenario.{wrong.code.value}")
+        self._stop()
         topology = Topology(scenario)
         for issue in validate_plan(plan, topology):
-            self._say(f"plan.{issue.path}", issue.message, issue.code)
+            self._say(f"plan.{issue.path}", issue.message, issue.code.value)
         self._stop()
         return PlanArtifact(
             topology=topology,
