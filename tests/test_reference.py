@@ -1,0 +1,65 @@
+"""The recorded cases of the reference, from the pack in this folder: all agree, but for what the rules explain."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import reference
+from reference import State, judge
+from reference_checks.case import Case, CaseError, Compared, differences, load_cases, pack
+from reference_checks.listings import LISTINGS
+
+ROOT = Path(__file__).parents[1]
+PACK = ROOT / "tests" / "reference" / "cases.jsonl.gz"
+CASES = load_cases(PACK)
+GIVEN = reference.DEFAULT
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_the_case(case: Case) -> None:
+    judged = judge(case)
+    assert judged.state in (State.AGREE, State.LISTED), "\n".join(judged.notes[:20])
+
+
+def test_every_rule_is_needed_and_documented() -> None:
+    used = [note for case in CASES if (judged := judge(case)).state is State.LISTED for note in judged.notes]
+    assert sorted(set(used)) == sorted(rule.name for rule in LISTINGS)
+    page = (ROOT / "docs" / "reference-differences.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    assert rows == [f"| `{rule.name}` | {rule.reason} |" for rule in LISTINGS]
+
+
+@pytest.mark.skipif(not GIVEN.is_dir(), reason=f"no recorded cases at {GIVEN}")
+def test_the_pack_holds_the_covered_cases(tmp_path: Path) -> None:
+    covered = [case for case in load_cases(GIVEN) if judge(case).state is not State.NOT_COVERED]
+    pack(covered, tmp_path / "again")
+    assert load_cases(tmp_path / "again") == covered == CASES
+
+
+def test_differences_are_found_at_their_place() -> None:
+    expected = {"a": [1, {"b": True}], "c": 1, "d": "x"}
+    found = {"a": [1, {"b": 1}], "c": 1.0, "e": None}
+    seen = {each.path: (each.expected, each.found) for each in differences(Compared(expected, found))}
+    assert seen == {"$.a[1].b": (True, 1), "$.d": ("x", "nothing"), "$.e": ("nothing", None)}
+
+
+def test_a_case_that_differs_is_said_to(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A changed figure in a folder of cases gives exit code 1 and a last line that counts it."""
+    case = next(case for case in CASES if case.name == "core-prng-campaign-arrivals")
+    case.expected[0]["requests"][3]["arrivalNs"] += 1
+    pack([case], tmp_path / "pack")
+    case.expected[0]["requests"][3]["arrivalNs"] -= 1
+    assert reference.main([str(tmp_path / "pack")]) == 1
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-1] == "agree 0, listed 0, differ 1, not covered 0"
+    assert "$[0].requests[3].arrivalNs" in printed[-2]
+
+
+def test_a_folder_without_cases_is_invalid_input(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert reference.main([str(tmp_path)]) == 2
+    (tmp_path / "index.json").write_text(json.dumps([{"name": "x"}]))
+    with pytest.raises(CaseError):
+        load_cases(tmp_path)
+    assert "expected cases" in capsys.readouterr().err
