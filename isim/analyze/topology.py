@@ -17,7 +17,7 @@ from isim.analyze.execution import ExecutionCollector, Operation
 from isim.model.spec import Confidence
 from isim.plan.compile import CompiledPlan
 from isim.plan.costs import CostModel
-from isim.record.execution import CollectiveFact, CollectiveKind, ComputeFact, TransferFact
+from isim.record.execution import CollectiveFact, CollectiveKind, ComputeFact, ExecutionStatus, TransferFact
 
 SCHEMA = "isim/topology-run"
 COMPARISON_SCHEMA = "isim/topology-comparison"
@@ -144,7 +144,7 @@ def cost_facts(costs: CostModel) -> CostFacts:
     )
 
 
-def compare(runs: Sequence[TopologyRun]) -> TopologyComparison:
+def compare_runs(runs: Sequence[TopologyRun]) -> TopologyComparison:
     """Runs of the same work, ranked by duration."""
     ranked = sorted(runs, key=lambda run: (run.metrics.total_duration_ns, run.scenario_id))
     fastest_ns = ranked[0].metrics.total_duration_ns
@@ -229,6 +229,15 @@ def contract_trace(collector: ExecutionCollector) -> dict[str, Any]:
             "rankStates": rank_states(collector),
         },
     }
+
+
+def rank_completions(collector: ExecutionCollector) -> list[dict[str, Any]]:
+    """The same of those ranks that succeeded."""
+    return [
+        {"rankId": rank.rank, "completedAtNs": rank.time_ns}
+        for rank in collector.terminals[0].ranks
+        if rank.status is ExecutionStatus.SUCCEEDED
+    ]
 
 
 def rank_states(collector: ExecutionCollector) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from isim.record.errors import IsimError
 
@@ -25,6 +26,7 @@ BUG = 70
 INTERRUPTED = 130
 
 Verb = Callable[[argparse.Namespace], int]
+Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -87,6 +89,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     schema.set_defaults(verb=_schema)
     _scenario_arguments(verbs.add_parser("scenario", help="show a topology", description="Materialise a topology."))
+    plan = verbs.add_parser("plan", help="compile a frozen plan, or execute one", description="Frozen plans.")
+    _plan_arguments(plan.add_subparsers(metavar="export|run", title="verbs", required=True))
+    topology = verbs.add_parser(
+        "topology", help="run work on a topology, or compare", description="Work on topologies."
+    )
+    _topology_arguments(topology.add_subparsers(metavar="run|compare", title="verbs", required=True))
     parser.set_defaults(verb=lambda _: parser.error("expected a verb; see isim --help"))
     return parser
 
@@ -109,6 +117,46 @@ def _scenario_arguments(scenario: argparse.ArgumentParser) -> None:
     scenario.add_argument("--json", action="store_true", help="print the scenario and its memory ledger as JSON")
     scenario.add_argument("--out", metavar="FILE", help="write the scenario to a new file, as JSON")
     scenario.set_defaults(verb=_scenario)
+
+
+def _plan_arguments(verbs: Verbs) -> None:
+    export = verbs.add_parser("export", help="compile a workload to a file", description="Compile a workload.")
+    _target_argument(export)
+    export.add_argument("workload", metavar="WORKLOAD", help="topology workload, YAML or JSON")
+    export.add_argument("--out", metavar="FILE", help="new file; without it the plan is printed")
+    export.set_defaults(verb=_plan_export)
+    run = verbs.add_parser("run", help="check, execute and replay a plan", description="Execute a frozen plan.")
+    run.add_argument("file", metavar="FILE", help="what `isim plan export` wrote")
+    _execution_arguments(run)
+    run.set_defaults(verb=_plan_run)
+
+
+def _topology_arguments(verbs: Verbs) -> None:
+    run = verbs.add_parser("run", help="compile, execute, replay, report", description="Run work on a topology.")
+    _target_argument(run)
+    run.add_argument("workload", metavar="WORKLOAD", help="topology workload, YAML or JSON")
+    _execution_arguments(run)
+    run.set_defaults(verb=_topology_run)
+    compare = verbs.add_parser("compare", help="rank topologies by the same work", description="Compare topologies.")
+    compare.add_argument(
+        "targets", nargs="*", metavar="TARGET", help="presets or files; without any, one of each family"
+    )
+    compare.add_argument("workload", metavar="WORKLOAD", help="topology workload, YAML or JSON")
+    compare.add_argument("--json", action="store_true", help="print the comparison as JSON")
+    compare.add_argument("--no-replay", action="store_true", help="do not check the executions by replaying them")
+    compare.set_defaults(verb=_topology_compare)
+
+
+def _target_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="TARGET", help="preset (`isim presets topologies`) or file")
+
+
+def _execution_arguments(parser: argparse.ArgumentParser) -> None:
+    printed = parser.add_mutually_exclusive_group()
+    printed.add_argument("--json", action="store_true", help="print the result as JSON instead of the report")
+    printed.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    parser.add_argument("--log", metavar="FILE", help="write the execution log to a new file, as JSON Lines in zstd")
+    parser.add_argument("--no-replay", action="store_true", help="do not check the execution by replaying it")
 
 
 def _set_argument(parser: argparse.ArgumentParser) -> None:
@@ -163,6 +211,36 @@ def _scenario(arguments: argparse.Namespace) -> int:
     from isim.cli.scenario import scenario
 
     return scenario(arguments.target, as_json=arguments.json, out=arguments.out)
+
+
+def _plan_export(arguments: argparse.Namespace) -> int:
+    from isim.cli.plan import export
+
+    return export(arguments.target, arguments.workload, arguments.out)
+
+
+def _plan_run(arguments: argparse.Namespace) -> int:
+    from isim.cli.execution import Wishes
+    from isim.cli.plan import run
+
+    wishes = Wishes(log=arguments.log, replay=not arguments.no_replay)
+    return run(arguments.file, wishes, as_json=arguments.json, quiet=arguments.quiet)
+
+
+def _topology_run(arguments: argparse.Namespace) -> int:
+    from isim.cli.execution import Wishes
+    from isim.cli.topology import run
+
+    wishes = Wishes(log=arguments.log, replay=not arguments.no_replay)
+    return run(arguments.target, arguments.workload, wishes, as_json=arguments.json, quiet=arguments.quiet)
+
+
+def _topology_compare(arguments: argparse.Namespace) -> int:
+    from isim.cli.execution import Wishes
+    from isim.cli.topology import compare
+
+    wishes = Wishes(replay=not arguments.no_replay)
+    return compare(arguments.targets, arguments.workload, wishes, as_json=arguments.json)
 
 
 def _version(_: argparse.Namespace) -> int:

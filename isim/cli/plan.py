@@ -1,0 +1,79 @@
+"""`isim plan export TARGET WORKLOAD` and `isim plan run FILE`: a frozen plan to a file, and from one."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import msgspec
+
+from isim.cli.execution import Finished, Wishes, executed, new_file
+from isim.cli.output import emit, say
+from isim.plan.artifact import ARTIFACT_KIND, ARTIFACT_REVISION, PlanArtifact, load_artifact, plan_artifact
+from isim.plan.compile import compile_plan
+from isim.plan.workload import load_workload
+from isim.topology.load import load_target
+
+SCHEMA = "isim/plan-run"
+REVISION = 1
+
+
+def export(target: str, workload: str, out: str | None) -> int:
+    """Compile, and print the artifact or write it to a new file."""
+    topology = load_target(target)
+    compiled = compile_plan(topology, load_workload(workload).profile())
+    artifact, text = plan_artifact(topology, compiled.plan)
+    if out is None:
+        emit(text)
+        return 0
+    with new_file(out) as unfinished, open(unfinished, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    say(f"written: {out}, {len(compiled.plan.steps):,} steps, {artifact.artifact_fingerprint}")
+    return 0
+
+
+def run(file: str, wishes: Wishes, *, as_json: bool, quiet: bool) -> int:
+    """Check, execute and replay the plan of a file."""
+    artifact = load_artifact(file)
+    finished = executed(artifact.topology, artifact.plan, wishes)
+    if as_json:
+        emit(msgspec.json.format(msgspec.json.encode(told(artifact, finished)), indent=2).decode() + "\n")
+    elif not quiet:
+        from isim.cli.output import columns, supports_color, supports_unicode
+        from isim.report.topology_run import render_plan_run
+
+        stream = sys.stdout
+        options = {"color": supports_color(stream), "unicode": supports_unicode(stream)}
+        emit(render_plan_run(artifact, finished.collector, finished.replay, width=columns(stream), **options))
+    return 0
+
+
+def told(artifact: PlanArtifact, finished: Finished) -> dict[str, Any]:
+    """What was executed and all that happened, under the contract's names."""
+    from isim.analyze.topology import contract_trace, rank_completions, rank_states
+
+    collector = finished.collector
+    terminal = collector.terminals[0]
+    return {
+        "schema": SCHEMA,
+        "revision": REVISION,
+        "artifact": {
+            "kind": ARTIFACT_KIND,
+            "revision": ARTIFACT_REVISION,
+            "artifactFingerprint": artifact.artifact_fingerprint,
+            "scenarioFingerprint": artifact.scenario_fingerprint,
+            "planFingerprint": artifact.plan_fingerprint,
+        },
+        "scenarioId": artifact.topology.scenario.id,
+        "planId": artifact.plan.id,
+        "execution": {
+            "status": terminal.status.value,
+            "executionId": terminal.execution,
+            "completedAtNs": terminal.time_ns,
+            "trace": contract_trace(collector),
+            "rankCompletions": rank_completions(collector),
+            "rankStates": rank_states(collector),
+        },
+        "replay": finished.replay,
+        "logDigest": finished.log_digest,
+    }
