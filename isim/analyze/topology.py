@@ -210,42 +210,35 @@ def _counts(operations: Sequence[Operation]) -> OperationCounts:
     )
 
 
-def contract_trace(collector: ExecutionCollector) -> dict[str, Any]:
-    """The operations of the one execution and its terminal as the contract's plan trace writes them."""
+def contract_execution(collector: ExecutionCollector) -> dict[str, Any]:
+    """The one execution of a plan as the contract writes it: operations, terminal, and when each rank was through."""
     (plan,), (terminal,) = collector.plans.values(), collector.terminals
     envelope = {
         "contractRevision": plan.contract_revision,
         "executionId": terminal.execution,
         "topologyEpoch": plan.topology_epoch,
     }
-    return {
-        "operations": [{**envelope, **_operation(operation)} for operation in collector.operations],
-        "terminal": {
-            **envelope,
-            "sourceSequence": terminal.operations,
-            "kind": "execution_terminal",
-            "status": terminal.status.value,
-            "timestampNs": terminal.time_ns,
-            "rankStates": rank_states(collector),
-        },
+    succeeded = [rank for rank in terminal.ranks if rank.status is ExecutionStatus.SUCCEEDED]
+    states = [
+        {"rankId": rank.rank, "status": rank.status.value, "terminalAtNs": rank.time_ns} for rank in terminal.ranks
+    ]
+    ending = {
+        **envelope,
+        "sourceSequence": terminal.operations,
+        "kind": "execution_terminal",
+        "status": terminal.status.value,
+        "timestampNs": terminal.time_ns,
+        "rankStates": states,
     }
-
-
-def rank_completions(collector: ExecutionCollector) -> list[dict[str, Any]]:
-    """The same of those ranks that succeeded."""
-    return [
-        {"rankId": rank.rank, "completedAtNs": rank.time_ns}
-        for rank in collector.terminals[0].ranks
-        if rank.status is ExecutionStatus.SUCCEEDED
-    ]
-
-
-def rank_states(collector: ExecutionCollector) -> list[dict[str, Any]]:
-    """The ranks of the one execution, by code point, and when each was through."""
-    return [
-        {"rankId": rank.rank, "status": rank.status.value, "terminalAtNs": rank.time_ns}
-        for rank in collector.terminals[0].ranks
-    ]
+    operations = [{**envelope, **_operation(operation)} for operation in collector.operations]
+    return {
+        "status": terminal.status.value,
+        "executionId": terminal.execution,
+        "completedAtNs": terminal.time_ns,
+        "trace": {"operations": operations, "terminal": ending},
+        "rankCompletions": [{"rankId": rank.rank, "completedAtNs": rank.time_ns} for rank in succeeded],
+        "rankStates": states,
+    }
 
 
 def _operation(operation: Operation) -> dict[str, Any]:

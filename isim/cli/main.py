@@ -91,9 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     _scenario_arguments(verbs.add_parser("scenario", help="show a topology", description="Materialise a topology."))
     plan = verbs.add_parser("plan", help="compile a frozen plan, or execute one", description="Frozen plans.")
     _plan_arguments(plan.add_subparsers(metavar="export|run", title="verbs", required=True))
-    topology = verbs.add_parser(
-        "topology", help="run work on a topology, or compare", description="Work on topologies."
-    )
+    topology = verbs.add_parser("topology", help="run work on topologies", description="Work on topologies.")
     _topology_arguments(topology.add_subparsers(metavar="run|compare", title="verbs", required=True))
     parser.set_defaults(verb=lambda _: parser.error("expected a verb; see isim --help"))
     return parser

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from isim.analyze.topology import contract_execution
 from isim.cli.execution import Finished, Wishes, executed, new_file
 from isim.cli.output import emit, say
 from isim.plan.artifact import ARTIFACT_KIND, ARTIFACT_REVISION, PlanArtifact, load_artifact, plan_artifact
@@ -50,10 +51,6 @@ def run(file: str, wishes: Wishes, *, as_json: bool, quiet: bool) -> int:
 
 def told(artifact: PlanArtifact, finished: Finished) -> dict[str, Any]:
     """What was executed and all that happened, under the contract's names."""
-    from isim.analyze.topology import contract_trace, rank_completions, rank_states
-
-    collector = finished.collector
-    terminal = collector.terminals[0]
     return {
         "schema": SCHEMA,
         "revision": REVISION,
@@ -66,14 +63,7 @@ def told(artifact: PlanArtifact, finished: Finished) -> dict[str, Any]:
         },
         "scenarioId": artifact.topology.scenario.id,
         "planId": artifact.plan.id,
-        "execution": {
-            "status": terminal.status.value,
-            "executionId": terminal.execution,
-            "completedAtNs": terminal.time_ns,
-            "trace": contract_trace(collector),
-            "rankCompletions": rank_completions(collector),
-            "rankStates": rank_states(collector),
-        },
+        "execution": contract_execution(finished.collector),
         "replay": finished.replay,
         "logDigest": finished.log_digest,
     }

@@ -30,13 +30,11 @@ def render_run(
         "all-reduce": counts.all_reduce,
         "all-to-all": counts.all_to_all,
     }
+    listed = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items() if count)
     facts = [
         ("topology", run.scenario_id),
         ("work", f"{run.profile_id}, {count_text(metrics.committed_tokens, 'token')}"),
-        (
-            "plan",
-            f"{count_text(run.plan_steps, 'step')}: {', '.join(f'{n:,} {kind}' for kind, n in kinds.items() if n)}",
-        ),
+        ("plan", f"{count_text(run.plan_steps, 'step')}: {listed}"),
         ("status", f"{run.status}, replay {run.replay.replace('_', ' ')}"),
         ("takes", f"{time_text(metrics.total_duration_ns)}{_drain(metrics)}"),
         ("throughput", f"{rate_text(metrics.tokens_per_second)} tokens/s"),
