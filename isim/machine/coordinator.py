@@ -34,7 +34,7 @@ class Coordinator:
         self._requests = requests
         self._left = len(requests)
         self._dispatcher = Dispatcher(machine)
-        self._desk = Desk(kernel, self._on_start)
+        self._desk = Desk(kernel, self)
         self._lanes = [
             [Lane(kernel, f"{resource.id}/{lane}", self) for lane in range(resource.lanes)]
             for resource in machine.resources
@@ -44,7 +44,17 @@ class Coordinator:
         self._mailbox: Mailbox[Item] = Mailbox(kernel.spawn("coordinator", Rank.ENGINE, self._body).alarm)
         kernel.spawn("arrivals", Rank.ARRIVAL, self._arrivals)
 
-    # ---- called by lanes
+    # ---- called by lanes and desk
+
+    def moment(self) -> int:
+        """The present moment: where nothing of this instant was taken in yet, its first."""
+        now_ns = self._kernel.now_ns
+        return moment_of(now_ns) + (self._round if now_ns == self._round_ns else 0)
+
+    def started(self, flight: Flight) -> None:
+        """A step has started."""
+        sequence, now_ns = flight.submission.sequence, self._kernel.now_ns
+        self._journal.tell(self.moment() - moment_of(now_ns), sequence, Start(time_ns=now_ns, sequence=sequence))
 
     def ask(self, flight: Flight) -> None:
         """All lanes of a step are held."""
@@ -89,10 +99,6 @@ class Coordinator:
             flight = Flight(submission, tuple(self._lanes[resource][lane] for resource, lane in booked))
             for lane in flight.lanes:
                 lane.reserve(flight)
-
-    def _on_start(self, flight: Flight) -> None:
-        sequence = flight.submission.sequence
-        self._journal.tell(self._round, sequence, Start(time_ns=self._kernel.now_ns, sequence=sequence))
 
     def _finish(self, flight: Flight) -> None:
         submission = flight.submission

@@ -1,27 +1,38 @@
 """The lease desk: who reads and who writes which allocation, right now. The one owner of that.
 
-A step that holds all of its lanes asks here to start. It may when the time has come that its booking says, and nobody
-holds what it wants; who asks at an instant is served when all that ends at the instant has ended, in the order of
-bookings. A step that could not start when its booking says would be our bug, and so would one that has to share what it
-writes.
+A step that holds all of its lanes asks here to start. It starts at the moment that its booking says, when all that ends
+at that moment has ended. By then it must hold its lanes, and nobody else what it wants to have for itself: bookings
+promise that, and a promise that was not kept is our bug.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from heapq import heappop, heappush
+from typing import Protocol
 
 from isim.kernel import Actor, Alarm, Kernel, Rank
 from isim.machine.lane import Flight
+from isim.machine.moment import time_of
 from isim.record.errors import CausalityError
 
 
-class Desk:
-    """Holds leases from the start of a step to its finish. `on_start` is told of each step that starts."""
+class Rounds(Protocol):
+    """Whom the desk deals with."""
 
-    def __init__(self, kernel: Kernel, on_start: Callable[[Flight], None]) -> None:
+    def moment(self) -> int:
+        """The present moment."""
+
+    def started(self, flight: Flight) -> None:
+        """A step has started."""
+
+
+class Desk:
+    """Holds leases from the start of a step to its finish."""
+
+    def __init__(self, kernel: Kernel, rounds: Rounds) -> None:
         self._kernel = kernel
-        self._on_start = on_start
+        self._rounds = rounds
         self._waiting: list[tuple[int, int, Flight]] = []
         self._readers: dict[str, int] = {}
         self._writers: dict[str, int] = {}
@@ -50,22 +61,17 @@ class Desk:
             self._serve(actor.alarm)
 
     def _serve(self, alarm: Alarm) -> None:
-        now_ns = self._kernel.now_ns
-        blocked = []
-        while self._waiting and self._waiting[0][2].submission.start_ns <= now_ns:
-            entry = heappop(self._waiting)
-            flight = entry[2]
-            if flight.submission.start_ns < now_ns:
-                raise CausalityError(f"submission {entry[1]} was to start at {flight.submission.start_ns} ns")
-            if self._free(flight):
-                self._start(flight)
-            else:
-                blocked.append(entry)
-        for entry in blocked:
-            heappush(self._waiting, entry)
-        later = [entry for entry in self._waiting[:1] if entry[2].submission.start_ns > now_ns]
-        if later:
-            alarm.set_at(later[0][2].submission.start_ns)
+        moment = self._rounds.moment()
+        while self._waiting and self._waiting[0][0] <= moment:
+            booked, sequence, flight = heappop(self._waiting)
+            if booked < moment or not self._free(flight):
+                raise CausalityError(
+                    f"submission {sequence} was to start at {time_of(booked)} ns, {moment - booked} moments ago, "
+                    f"and its leases are {'free' if self._free(flight) else 'taken'}"
+                )
+            self._start(flight)
+        if self._waiting and time_of(self._waiting[0][0]) > self._kernel.now_ns:
+            alarm.set_at(time_of(self._waiting[0][0]))
 
     def _free(self, flight: Flight) -> bool:
         work = flight.submission.work
@@ -81,4 +87,4 @@ class Desk:
             self._readers[name] = self._readers.get(name, 0) + 1
         flight.end_ns = self._kernel.now_ns + work.duration_ns
         flight.lanes[0].actor.alarm.set_at(flight.end_ns)
-        self._on_start(flight)
+        self._rounds.started(flight)
