@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import msgspec
 
 from isim.analyze.execution import ExecutionCollector
 from isim.cli.folder import OutputError
-from isim.machine.execute import execute_plan
+from isim.machine.execute import execute
+from isim.machine.program import program_of
+from isim.machine.requests import ExecutionRequest
+from isim.machine.resources import Resources, resources_of
 from isim.plan.types import FrozenPlan
 from isim.record.execution_log import ExecutionReader
 from isim.topology.index import Topology
@@ -36,6 +39,13 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
 
 def executed(topology: Topology, plan: FrozenPlan, wishes: Wishes) -> Finished:
     """Execute a valid plan from time 0. Raises ExecutionViolation if the replay finds what cannot be."""
+    machine = resources_of(topology)
+    request = ExecutionRequest(program=program_of(plan, machine), execution=plan.execution_id)
+    return executed_together(machine, [request], wishes)
+
+
+def executed_together(machine: Resources, requests: Sequence[ExecutionRequest], wishes: Wishes) -> Finished:
+    """Execute several on one machine. Raises ExecutionViolation if the replay finds what cannot be."""
     # An execution makes no garbage that reference counts do not free.
     gc.disable()
     collector = ExecutionCollector()
@@ -48,7 +58,7 @@ def executed(topology: Topology, plan: FrozenPlan, wishes: Wishes) -> Finished:
         readers.append(replay.read)
         finish = replay.finish
     with _log_file(wishes.log) as writers:
-        done = execute_plan(topology, plan, readers=[*readers, *writers], digest=True)
+        done = execute(machine, requests, readers=[*readers, *writers], digest=True)
         finish()
     return Finished(collector=collector, replay=PASSED if wishes.replay else NOT_RUN, log_digest=done.digest)
 

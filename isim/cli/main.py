@@ -93,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     _plan_arguments(plan.add_subparsers(metavar="export|run", title="verbs", required=True))
     topology = verbs.add_parser("topology", help="run work on topologies", description="Work on topologies.")
     _topology_arguments(topology.add_subparsers(metavar="run|compare", title="verbs", required=True))
+    _campaign_arguments(verbs.add_parser("campaign", help="many executions of one plan", description="A campaign."))
     parser.set_defaults(verb=lambda _: parser.error("expected a verb; see isim --help"))
     return parser
 
@@ -143,6 +144,16 @@ def _topology_arguments(verbs: Verbs) -> None:
     compare.add_argument("--json", action="store_true", help="print the comparison as JSON")
     compare.add_argument("--no-replay", action="store_true", help="do not check the executions by replaying them")
     compare.set_defaults(verb=_topology_compare)
+
+
+def _campaign_arguments(campaign: argparse.ArgumentParser) -> None:
+    _target_argument(campaign)
+    campaign.add_argument("workload", metavar="WORKLOAD", help="topology workload, YAML or JSON")
+    campaign.add_argument("--executions", type=int, metavar="N", help="how many; default: the workload's, or 32")
+    campaign.add_argument("--seed", type=int, metavar="S", help="of arrivals; default: the workload's or topology's")
+    campaign.add_argument("--window", type=int, metavar="NS", help="arrivals are drawn from 0 to this; default: 1 ms")
+    _execution_arguments(campaign)
+    campaign.set_defaults(verb=_campaign)
 
 
 def _target_argument(parser: argparse.ArgumentParser) -> None:
@@ -239,6 +250,16 @@ def _topology_compare(arguments: argparse.Namespace) -> int:
 
     wishes = Wishes(replay=not arguments.no_replay)
     return compare(arguments.targets, arguments.workload, wishes, as_json=arguments.json)
+
+
+def _campaign(arguments: argparse.Namespace) -> int:
+    from isim.cli.campaign import Asked, campaign
+    from isim.cli.execution import Wishes
+
+    asked = Asked(executions=arguments.executions, seed=arguments.seed, window_ns=arguments.window)
+    wishes = Wishes(log=arguments.log, replay=not arguments.no_replay)
+    options = {"as_json": arguments.json, "quiet": arguments.quiet}
+    return campaign(arguments.target, arguments.workload, asked, wishes, **options)
 
 
 def _version(_: argparse.Namespace) -> int:

@@ -42,7 +42,7 @@ def render_run(
         ("cost model", f"revision {run.cost_model.revision}, {run.confidence}: {run.cost_model.source}"),
     ]
     uses = (*metrics.compute_utilization, *metrics.link_utilization, *metrics.network_utilization)
-    parts: list[RenderableType] = [_facts(facts), _heading("Utilization"), _uses(uses, unicode)]
+    parts: list[RenderableType] = [facts_grid(facts), heading("Utilization"), uses_table(uses, unicode)]
     return drawn(Group(*parts), width=fitting(width), color=color)
 
 
@@ -76,7 +76,7 @@ def render_plan_run(
         for use in collector.uses()
         if use.busy_ns
     ]
-    parts: list[RenderableType] = [_facts(facts), _heading("Utilization"), _uses(uses, unicode)]
+    parts: list[RenderableType] = [facts_grid(facts), heading("Utilization"), uses_table(uses, unicode)]
     return drawn(Group(*parts), width=fitting(width), color=color)
 
 
@@ -99,7 +99,7 @@ def render_comparison(comparison: TopologyComparison, *, width: int, color: bool
         ("work", comparison.profile_id),
         ("cost model", f"revision {model.revision}, {model.confidence}: {model.source}"),
     ]
-    return drawn(Group(_facts(facts), Text(), table), width=fitting(width), color=color)
+    return drawn(Group(facts_grid(facts), Text(), table), width=fitting(width), color=color)
 
 
 def _drain(metrics: RunMetrics) -> str:
@@ -118,7 +118,7 @@ def _service(metrics: RunMetrics) -> str:
     return ", ".join(f"{kind} {time_text(total)}" for kind, total in sums.items() if total) or "none"
 
 
-def _uses(uses: Sequence[ResourceUse], unicode: bool) -> RenderableType:
+def uses_table(uses: Sequence[ResourceUse], unicode: bool) -> RenderableType:
     """The resources in their order, the busiest only where there are very many."""
     shown = uses
     if len(uses) > _SHOWN_MOST:
@@ -134,7 +134,7 @@ def _uses(uses: Sequence[ResourceUse], unicode: bool) -> RenderableType:
     return Group(table, Text(f"and {len(uses) - len(shown)} less busy resources"))
 
 
-def _facts(rows: Sequence[tuple[str, str]]) -> Table:
+def facts_grid(rows: Sequence[tuple[str, str]]) -> Table:
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -143,7 +143,7 @@ def _facts(rows: Sequence[tuple[str, str]]) -> Table:
     return grid
 
 
-def _heading(text: str) -> Text:
+def heading(text: str) -> Text:
     return Text(f"\n{text}", style="bold")
 
 
