@@ -13,6 +13,7 @@ from isim.analyze.topology import ResourceUse, RunMetrics, TopologyComparison, T
 from isim.plan.artifact import PlanArtifact
 from isim.report.console import drawn, fitting
 from isim.report.text import bar, count_text, plain, rate_text, share_text, time_text
+from isim.report.timeline import span_text, timeline
 
 _BAR_WIDTH = 24
 _SHOWN_MOST = 40
@@ -42,7 +43,13 @@ def render_run(
         ("cost model", f"revision {run.cost_model.revision}, {run.confidence}: {run.cost_model.source}"),
     ]
     uses = (*metrics.compute_utilization, *metrics.link_utilization, *metrics.network_utilization)
-    parts: list[RenderableType] = [facts_grid(facts), heading("Utilization"), uses_table(uses, unicode)]
+    parts: list[RenderableType] = [
+        facts_grid(facts),
+        heading(f"Timeline, {span_text(collector)}"),
+        timeline(collector, width=fitting(width), unicode=unicode),
+        heading("Utilization"),
+        uses_table(uses, unicode),
+    ]
     return drawn(Group(*parts), width=fitting(width), color=color)
 
 
@@ -76,7 +83,13 @@ def render_plan_run(
         for use in collector.uses()
         if use.busy_ns
     ]
-    parts: list[RenderableType] = [facts_grid(facts), heading("Utilization"), uses_table(uses, unicode)]
+    parts: list[RenderableType] = [
+        facts_grid(facts),
+        heading(f"Timeline, {span_text(collector)}"),
+        timeline(collector, width=fitting(width), unicode=unicode),
+        heading("Utilization"),
+        uses_table(uses, unicode),
+    ]
     return drawn(Group(*parts), width=fitting(width), color=color)
 
 
