@@ -98,7 +98,7 @@ class Slow:
 USES = st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), min_size=1, max_size=3, unique_by=lambda use: use[0])
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=100)
 @given(uses=st.lists(USES, min_size=1, max_size=9))
 def test_hazards_order_exactly_the_steps_that_conflict(uses: list[list[tuple[str, bool]]]) -> None:
     """The closure of what is waited for has every conflicting pair and no pair that no chain of conflicts explains."""

@@ -45,7 +45,7 @@ def everything_before(before: Before) -> list[set[int]]:
     return closure
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=80)
 @given(before=graphs())
 def test_there_is_an_order_exactly_where_there_is_no_cycle(before: Before) -> None:
     cyclic = any(position in those for position, those in enumerate(everything_before(before)))
@@ -60,7 +60,7 @@ def test_there_is_an_order_exactly_where_there_is_no_cycle(before: Before) -> No
         assert awaited in before[waiting]
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=80)
 @given(before=acyclic(), block=st.sampled_from([1, 2, 5, 1024]))
 def test_reachability_is_that_of_the_transitive_closure(before: Before, block: int) -> None:
     closure = everything_before(before)
