@@ -84,8 +84,17 @@ def _parser() -> argparse.ArgumentParser:
     schema = verbs.add_parser("schema", help="print a JSON Schema", description="Print the JSON Schema of a file.")
     schema.add_argument(
         "what",
-        choices=("log", "run", "result", "topology"),
-        help="of a log's line, a run file, result.json, a topology",
+        choices=(
+            "log",
+            "run",
+            "result",
+            "topology",
+            "topology-workload",
+            "topology-run",
+            "topology-comparison",
+            "plan",
+        ),
+        help="of a log's line, a run file, result.json, a topology, what runs on it, its results, a frozen plan",
     )
     schema.set_defaults(verb=_schema)
     _scenario_arguments(verbs.add_parser("scenario", help="show a topology", description="Materialise a topology."))

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import msgspec
 import pytest
 
@@ -104,6 +105,28 @@ def test_reports_fit_their_terminal(encoding: str, work: str, capsys: Out, monke
     text = capsys.readouterr().out
     assert max(len(line) for line in text.splitlines()) <= 64
     assert text.isascii() == (encoding == "ascii")
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("topology-run", ["topology", "run", "gpu-npu", "--json"]),
+        ("topology-comparison", ["topology", "compare", "--json"]),
+        ("plan", ["plan", "export", "gpu-npu"]),
+    ],
+)
+def test_output_follows_its_schema(what: str, words: list[str], work: str, capsys: Out) -> None:
+    schema = printed_json(capsys, "schema", what)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    found = printed_json(capsys, *words, work)
+    jsonschema.Draft202012Validator(schema).validate(found["plan"] if what == "plan" else found)
+
+
+def test_a_workload_follows_its_schema(work: str, capsys: Out) -> None:
+    validator = jsonschema.Draft202012Validator(printed_json(capsys, "schema", "topology-workload"))
+    validator.validate({"target_only": {"token_count": 4}, "concurrent_campaign": {"seed": 1}})
+    assert not validator.is_valid({"target_only": {"token_count": 0}})
+    assert not validator.is_valid({"target_only": {"token_count": 4}, "speculative": {}})
 
 
 def test_a_target_may_be_a_file(work: str, tmp_path: Path, capsys: Out) -> None:
