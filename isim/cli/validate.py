@@ -10,6 +10,7 @@ from isim.cli.kinds import FileKind, kind_of
 from isim.cli.output import emit
 from isim.record.canonical import fingerprint
 from isim.record.errors import IsimError
+from isim.report.text import count_text
 from isim.topology.index import Topology
 
 
@@ -41,16 +42,16 @@ def _described(topology: Topology) -> list[str]:
     scenario = topology.scenario
     nodes = dict.fromkeys(device.node_id for device in scenario.devices)
     reserved = sum(owned.allocation.bytes for owned in topology.allocations.values() if not owned.allocation.alias_of)
-    sizes = {
-        "nodes": len(nodes),
-        "devices": len(scenario.devices),
-        "memories": len(scenario.memory_domains),
-        "links": len(scenario.links),
-        "placements": len(scenario.placements),
-    }
+    parts = [
+        count_text(len(nodes), "node"),
+        count_text(len(scenario.devices), "device"),
+        count_text(len(scenario.memory_domains), "memory", "memories"),
+        count_text(len(scenario.links), "directed link"),
+        count_text(len(scenario.placements), "placement"),
+    ]
     return [
         f"topology     {scenario.id}, {scenario.family.value}",
-        f"parts        {', '.join(f'{count} {name}' for name, count in sizes.items())}",
+        f"parts        {', '.join(parts)}",
         f"reserved     {reserved:,} bytes",
         f"fingerprint  {fingerprint(msgspec.to_builtins(scenario))}",
     ]
