@@ -1,4 +1,4 @@
-"""Who owns which memory: one host governor for each node, one device governor for each accelerator with memory of its own.
+"""Who owns which memory: a host governor for each node, a device governor for each accelerator with own memory.
 
 A governor is known by what it governs, so two memories of one node, or of one accelerator, have the same one. On a
 machine of CPUs alone there is no device governor, and nobody governs storage.
