@@ -16,7 +16,7 @@ from typing import Any
 from isim.scenario.errors import Complaint, Place
 from isim.scenario.nodes import Node, NodeKind
 
-DIGITS_MAX = 400
+DIGITS_MAX = 40
 
 _TOKEN = re.compile(r'[\[\]{},:]|"(?:[^"\\]|\\.)*"|[^\s\[\]{},:"]+')
 _HALVES = re.compile("\\\\u[dD][89a-fA-F]")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_machine import ring
 
+from isim.cli.execution import Wishes, executed
 from isim.plan.artifact import load_artifact, plan_artifact, read_artifact
 from isim.plan.compile import compile_plan
 from isim.plan.profile import target_only_profile
@@ -172,6 +174,39 @@ def test_any_damage_is_refused_as_the_input_s(edits: list[tuple[int, bytes, int]
         assert read_artifact(data, "plan.json").plan == PLAN
     except IsimError as error:
         assert error.exit_code == 2 and str(error).startswith("plan.json:")
+
+
+WORDS = ("r-g0", "r-g1", "w-g0", "kv-g1", "ws-g0", "ws-g1", "g0", "g1", "g0>g1", "tp", "ffn", "all_to_all_v", "", "\n")
+NUMBERS = (-1, 0, 1, 2, 5, 9, 10, 99, 1 << 53, 1 << 60, 1.5, True, None)
+
+
+@st.composite
+def edits(draw: st.DrawFn) -> tuple[tuple[Any, ...], Any]:
+    """A place in the plan, and what to put there: another value of any kind, or of the same."""
+    path = draw(st.sampled_from(leaves(content()["plan"])))
+    up = draw(st.integers(0, 1))
+    value = st.sampled_from([*WORDS, *NUMBERS])
+    return path[: len(path) - up], draw(value | st.lists(value, max_size=3))
+
+
+@settings(derandomize=True, deadline=None, max_examples=80)
+@given(changes=st.lists(edits(), min_size=1, max_size=2))
+def test_whatever_is_accepted_is_executed_and_replayed(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
+    """Any signed plan is refused with places, or runs to its end legally."""
+    value = content()
+    for path, new in changes:
+        with suppress(IndexError, KeyError, TypeError):  # an earlier change may have taken the place away
+            inner: Any = value["plan"]
+            for step in path[:-1]:
+                inner = inner[step]
+            inner[path[-1]] = new
+    try:
+        artifact = read_artifact(json.dumps(signed(value)).encode(), "plan.json")
+    except ScenarioError as error:
+        assert error.complaints
+        return
+    done = executed(artifact.topology, artifact.plan, Wishes())
+    assert len(done.collector.operations) == len(artifact.plan.steps)
 
 
 def test_a_file_that_is_not_there() -> None:

@@ -56,7 +56,7 @@ REFUSED = [
     ('{"a": [1, NaN]}', "f:1:11: a[1]: expected a finite number, found NaN"),
     ('{"a": -1e999}', "f:1:7: a: expected a finite number, found -1e999"),
     ('{"a": "\\ud800"}', "f:1:7: a: expected text, found half of a surrogate pair"),
-    ('{"a": ' + "1" * 401 + "}", "f:1:7: a: expected a number of at most 400 digits, found 401"),
+    ('{"a": ' + "1" * 41 + "}", "f:1:7: a: expected a number of at most 40 digits, found 41"),
     ('{"a":\n}', "f:2:1: expected JSON, found a fault: expecting value"),
     ("", "f:1:1: expected JSON, found a fault: expecting value"),
     ("[" * 200_000, "f:1:1: expected levels of nesting that can be followed, found more"),
