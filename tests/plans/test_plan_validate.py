@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from itertools import combinations
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -287,3 +289,9 @@ def test_leases_are_ordered_exactly_where_every_pair_is(whole: FrozenPlan) -> No
     said = {tuple(int(part[len("steps[") : -1]) for part in issue.path.split(",")) for issue in issues}
     assert said <= literal
     assert bool(said) == bool(literal)
+
+
+def test_the_page_lists_every_code() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "plans.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| .+ \|$", page.split("## Checking a plan")[1].split("##")[0], re.MULTILINE)
+    assert rows == [code.value for code in PlanCode]
