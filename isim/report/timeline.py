@@ -1,8 +1,8 @@
 """What each rank did when, as one line of letters for each rank: a picture of the first steps of an execution.
 
-A column is a span of time and shows what the rank did for most of it, or `·` where it did nothing at all. A step that
-is too short to fill a column still gets the one in which it began, so that whatever takes time is seen. The picture ends
-where the busiest rank has ended its first steps, so that single steps can be told apart.
+A column is a span of time and shows what the rank did for most of it, or `·` where it did nothing at all. A step too
+short to fill a column still gets the one in which it began, so that whatever takes time is seen. The picture ends where
+the busiest rank has ended its first steps, so that single steps can be told apart.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STYLES = {"A": "cyan", "F": "green", "T": "yellow", "C": "magenta", "o": "blue"
 def timeline(collector: ExecutionCollector, *, width: int, unicode: bool = True) -> RenderableType:
     """The ranks of an execution whose log was read to its end, in the order in which they first take part."""
     by_rank = _by_rank(collector)
-    until_ns = _window_ns(by_rank)
+    until_ns = _window_ns(by_rank, collector.completed_ns())
     shown = list(by_rank.items())[:_RANKS_MOST]
     name_width = min(_NAME_MOST, max((len(plain(rank)) for rank, _ in shown), default=0))
     columns = max(20, width - name_width - 2)
@@ -47,7 +47,8 @@ def timeline(collector: ExecutionCollector, *, width: int, unicode: bool = True)
 
 def span_text(collector: ExecutionCollector) -> str:
     """How much of the whole the timeline shows."""
-    until_ns, total_ns = _window_ns(_by_rank(collector)), collector.completed_ns()
+    total_ns = collector.completed_ns()
+    until_ns = _window_ns(_by_rank(collector), total_ns)
     return "all of it" if until_ns >= total_ns else f"the first {time_text(until_ns)} of {time_text(total_ns)}"
 
 
@@ -59,9 +60,11 @@ def _by_rank(collector: ExecutionCollector) -> dict[str, list[Operation]]:
     return by_rank
 
 
-def _window_ns(by_rank: dict[str, list[Operation]]) -> int:
-    """When the rank with the most steps has ended its first ones."""
+def _window_ns(by_rank: dict[str, list[Operation]], total_ns: int) -> int:
+    """When the rank with the most steps has ended its first ones; the whole where there are no more."""
     busiest: Sequence[Operation] = max(by_rank.values(), key=len, default=())
+    if len(busiest) <= _FIRST_STEPS:
+        return total_ns
     return max((operation.finish_ns or 0 for operation in busiest[:_FIRST_STEPS]), default=0)
 
 
