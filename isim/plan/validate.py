@@ -97,7 +97,7 @@ def _graph(plan: FrozenPlan, buffers: Buffers, positions: dict[int, int], *, sou
     yield from gaps
     if not sound:
         return
-    conflicts = list(_conflicts(plan, buffers, order))
+    conflicts = list(conflicts(plan, buffers, order))
     follows = [pair for chain in chains for pair in pairwise(chain)]
     failed = dict.fromkeys(unreached(before, order, [*[(a, b) for a, b, _ in conflicts], *follows]))
     shared: dict[tuple[int, int], list[str]] = {}
@@ -115,7 +115,7 @@ def _graph(plan: FrozenPlan, buffers: Buffers, positions: dict[int, int], *, sou
             yield PlanIssue(PlanCode.COLLECTIVE_ORDER_DEPENDENCY, f"steps[{second}].dependencies", message)
 
 
-def _conflicts(plan: FrozenPlan, buffers: Buffers, order: Sequence[int]) -> Iterator[tuple[int, int, str]]:
+def conflicts(plan: FrozenPlan, buffers: Buffers, order: Sequence[int]) -> Iterator[tuple[int, int, str]]:
     """Pairs (earlier, later, allocation) that must be ordered: enough of them that all others follow."""
     writer: dict[str, int] = {}
     readers: dict[str, list[int]] = {}

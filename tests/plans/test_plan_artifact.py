@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -159,6 +160,17 @@ def test_no_value_can_be_changed_unnoticed() -> None:
         old = inner[path[-1]]
         inner[path[-1]] = old + 1 if isinstance(old, int) else f"{old}x"
         assert said(value)
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(name=st.text(min_size=1), rank=st.text())
+def test_any_name_is_canonical(name: str, rank: str) -> None:
+    """Names may hold whatever JSON can: the plan's text is canonical all the same."""
+    steps = (msgspec.structs.replace(PLAN.steps[0], participants=(rank,)), *PLAN.steps[1:])
+    odd = msgspec.structs.replace(PLAN, id=name, steps=steps)
+    value = json.loads(plan_artifact(TOPOLOGY, odd)[1])
+    assert canonical_json(value) + "\n" == plan_artifact(TOPOLOGY, odd)[1]
+    assert signed(value) == value
 
 
 BYTES = st.tuples(st.integers(0, len(TEXT)), st.binary(max_size=4), st.integers(0, 40))

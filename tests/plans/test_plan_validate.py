@@ -13,11 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_machine import accelerator, all_reduce, compute, degrees, link, machine, placement, plan, ring
 
+from isim.plan.buffers import Buffers
+from isim.plan.compile import compile_plan
 from isim.plan.issues import PlanCode
+from isim.plan.profile import target_only_profile
 from isim.plan.types import Capability, CollectiveAlgorithm, Compute, FrozenPlan, PlanStep, Transfer
-from isim.plan.validate import validate_plan
+from isim.plan.validate import conflicts, validate_plan
 from isim.scenario.topology.types import Purpose, TopologyScenario
 from isim.topology.index import Topology
+from isim.topology.load import load_target
 
 REPLACE = msgspec.structs.replace
 
@@ -295,3 +299,15 @@ def test_the_page_lists_every_code() -> None:
     page = (Path(__file__).parents[2] / "docs" / "plans.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| .+ \|$", page.split("## Checking a plan")[1].split("##")[0], re.MULTILINE)
     assert rows == [code.value for code in PlanCode]
+
+
+def test_there_are_as_many_questions_as_uses_of_buffers() -> None:
+    """What is asked about the order of leases grows with the plan, not with its square."""
+    topology = load_target("multi-gpu-ring-4")
+    asked = []
+    for tokens in (25, 50):
+        steps = compile_plan(topology, target_only_profile(tokens)).plan.steps
+        questions = list(conflicts(plan(*steps), Buffers(topology), range(len(steps))))
+        assert len(questions) <= sum(len(step.reads) + len(step.writes) for step in steps)
+        asked.append(len(questions))
+    assert asked[1] <= 2 * asked[0] + len(topology.allocations)
