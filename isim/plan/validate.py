@@ -97,11 +97,11 @@ def _graph(plan: FrozenPlan, buffers: Buffers, positions: dict[int, int], *, sou
     yield from gaps
     if not sound:
         return
-    conflicts = list(conflicts(plan, buffers, order))
+    asked = list(conflicts(plan, buffers, order))
     follows = [pair for chain in chains for pair in pairwise(chain)]
-    failed = dict.fromkeys(unreached(before, order, [*[(a, b) for a, b, _ in conflicts], *follows]))
+    failed = dict.fromkeys(unreached(before, order, [*[(a, b) for a, b, _ in asked], *follows]))
     shared: dict[tuple[int, int], list[str]] = {}
-    for first, second, allocation in conflicts:
+    for first, second, allocation in asked:
         if (first, second) in failed:
             shared.setdefault((first, second), []).append(allocation)
     for (first, second), allocations in sorted(shared.items()):
