@@ -16,6 +16,7 @@ import pytest
 import isim
 from isim.cli.main import main
 from isim.replay import FREE_FIELDS, RULES
+from isim.replay.execution import EXECUTION_RULES, FREE_EXECUTION_FIELDS
 from isim.scenario.load import load_scenario, read_scenario
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -211,6 +212,14 @@ def test_links_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text()
     links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
     assert [link for link in links if link and not ((ROOT / page).parent / link).exists()] == []
+
+
+def test_the_execution_page_lists_every_rule_and_every_free_field() -> None:
+    page = (ROOT / "docs" / "execution.md").read_text()
+    for rule, meaning in EXECUTION_RULES.items():
+        assert f"| `{rule.value}` | {meaning} |" in page
+    for (kind, field), reason in FREE_EXECUTION_FIELDS.items():
+        assert f"| `{kind}.{field}` | {reason} |" in page
 
 
 def test_the_replay_page_lists_every_rule_and_every_free_field() -> None:

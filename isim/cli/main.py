@@ -86,6 +86,8 @@ def _parser() -> argparse.ArgumentParser:
         "what",
         choices=(
             "log",
+            "execution-log",
+            "campaign",
             "run",
             "result",
             "topology",

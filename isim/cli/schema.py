@@ -74,8 +74,23 @@ def _comparison() -> dict[str, Any]:
     return {"title": f"{COMPARISON_SCHEMA} revision {REVISION}", **msgspec.json.schema(TopologyComparison)}
 
 
+def _execution_log() -> dict[str, Any]:
+    from isim.record.execution import REVISION, SCHEMA, AnyExecutionRecord
+
+    tree = msgspec.json.schema(AnyExecutionRecord)
+    return {"title": f"{SCHEMA} revision {REVISION}", "description": "One line of an execution log.", **tree}
+
+
+def _campaign() -> dict[str, Any]:
+    from isim.analyze.campaign import REVISION, SCHEMA, CampaignResult
+
+    return {"title": f"{SCHEMA} revision {REVISION}", **msgspec.json.schema(CampaignResult)}
+
+
 _SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "log": _log,
+    "execution-log": _execution_log,
+    "campaign": _campaign,
     "run": _run,
     "result": _result,
     "topology": _topology,
