@@ -7,6 +7,7 @@ it is listed as one that may be 0, a text that names something is to be there.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -54,11 +55,11 @@ def check_basics(scenario: TopologyScenario, found: Findings) -> None:
         _unique(found, scenario, section, key)
 
 
-def leaves(value: Any, path: str) -> Iterator[tuple[str, str, Any]]:
+def leaves(value: msgspec.Struct, path: str) -> Iterator[tuple[str, str, Any]]:
     """(path, key, value) of all numbers and texts that are no words of an enum, and of all lists of texts."""
-    for field in msgspec.structs.fields(value):
-        inner = getattr(value, field.name)
-        at = f"{path}.{field.encode_name}" if path else field.encode_name
+    for name, key in _fields(type(value)):
+        inner = getattr(value, name)
+        at = f"{path}.{key}" if path else key
         if isinstance(inner, msgspec.Struct):
             yield from leaves(inner, at)
         elif isinstance(inner, tuple):
@@ -66,11 +67,17 @@ def leaves(value: Any, path: str) -> Iterator[tuple[str, str, Any]]:
                 for index, item in enumerate(inner):
                     yield from leaves(item, f"{at}[{index}]")
             else:
-                yield at, field.encode_name, inner
+                yield at, key, inner
                 plain = [(index, item) for index, item in enumerate(inner) if type(item) is str]
-                yield from ((f"{at}[{index}]", field.encode_name, item) for index, item in plain)
+                yield from ((f"{at}[{index}]", key, item) for index, item in plain)
         elif type(inner) in (int, str):
-            yield at, field.encode_name, inner
+            yield at, key, inner
+
+
+@cache
+def _fields(form: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    """Name and key of each field."""
+    return tuple((field.name, field.encode_name) for field in msgspec.structs.fields(form))
 
 
 def _number(found: Findings, path: str, key: str, value: int) -> None:
@@ -92,11 +99,11 @@ def _repeated(found: Findings, path: str, values: tuple[str, ...]) -> None:
 
 
 def _unique(found: Findings, scenario: TopologyScenario, section: str, key: str) -> None:
-    field = next(each for each in msgspec.structs.fields(scenario) if each.encode_name == section)
+    name = next(name for name, each in _fields(TopologyScenario) if each == section)
     first: dict[str, int] = {}
-    for index, item in enumerate(getattr(scenario, field.name) or ()):
-        name = item.partition_id if key == "partitionId" else item.id
-        if first.setdefault(name, index) != index:
-            before = f"{section}[{first[name]}].{key}"
-            message = f"expected an id of its own, found {name} again, first at {before}"
+    for index, item in enumerate(getattr(scenario, name) or ()):
+        own = item.partition_id if key == "partitionId" else item.id
+        if first.setdefault(own, index) != index:
+            before = f"{section}[{first[own]}].{key}"
+            message = f"expected an id of its own, found {own} again, first at {before}"
             found.add(IssueCode.DUPLICATE_ID, f"{section}[{index}].{key}", message, before)

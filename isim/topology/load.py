@@ -13,6 +13,7 @@ import msgspec
 from isim.scenario.errors import Complaint, Place, ScenarioError
 from isim.scenario.fields import Reading
 from isim.scenario.files import read_bytes
+from isim.scenario.json_text import json_nodes, read_json
 from isim.scenario.nodes import Limits, Node, NodeKind, decode, parse
 from isim.scenario.structs import StructReader, node_at
 from isim.scenario.topology.presets.catalogue import LAN, NAMES, RING, topology_preset
@@ -23,8 +24,8 @@ from isim.topology.validate import validate_topology
 
 LIMITS = Limits(file_bytes=4 << 20, nodes=250_000, noun="a topology scenario")
 _CODES = {
-    "execution.features": IssueCode.INVALID_FEATURE,
-    "calibration": IssueCode.INVALID_CALIBRATION,
+    "execution.features.": IssueCode.INVALID_FEATURE,
+    "calibration.": IssueCode.INVALID_CALIBRATION,
     "schemaVersion": IssueCode.SCHEMA_VERSION,
 }
 
@@ -55,22 +56,30 @@ def read_topology(data: bytes, file: str) -> Topology:
     """The topology of a file's bytes; `file` is its name in complaints. Raises ScenarioError with all of them."""
     reading = Reading(file)
     text = decode(data, reading.complaints, LIMITS)
-    root = None if text is None else parse(text, reading.complaints, limits=LIMITS)
+    root = None if text is None else _nodes(text, reading)
     topology = None if root is None else topology_of(reading, root)
     if topology is None:
-        raise ScenarioError(file, reading.complaints)
+        raise ScenarioError(file, [_coded(each) for each in reading.complaints])
     return topology
 
 
+def _nodes(text: str, reading: Reading) -> Node | None:
+    """The tree of the text: read as JSON, which is several times faster, where it is nothing else."""
+    if text.lstrip().startswith("{"):
+        faults: list[Complaint] = []
+        if read_json(text, faults) is not None and not faults:
+            return json_nodes(text, faults)
+    return parse(text, reading.complaints, limits=LIMITS)
+
+
 def topology_of(reading: Reading, root: Node) -> Topology | None:
-    """The topology of a tree; None exactly when there are complaints, all of which have a code then."""
+    """The topology of a tree; None exactly when there are complaints."""
     if not _is_version(reading, root):
         return None
     reader = StructReader(reading)
     scenario = reader.read(TopologyScenario, root)
     for issue in known(validate_topology(scenario), reader.broken):
         reading.complain(node_at(root, issue.path).place, issue.path, issue.message, issue.code)
-    reading.complaints[:] = [_coded(each) for each in reading.complaints]
     return None if reading.complaints else Topology(scenario)
 
 

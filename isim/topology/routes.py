@@ -22,7 +22,8 @@ from isim.scenario.topology.types import AllocationClass
 from isim.scenario.units import TIME_MAX_NS
 from isim.topology.index import Topology
 
-LABELS_MAX = 200_000
+WORK_MAX = 2_000_000
+"""Labels made and compared in one search, which only staging behind a labyrinth comes near."""
 
 
 class RouteError(IsimError):
@@ -38,19 +39,23 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class _Label(msgspec.Struct, frozen=True):
+    """`visited` has a bit for each domain."""
+
     duration_ns: int
     domains: tuple[str, ...]
     links: tuple[str, ...]
     pinned: bool
+    visited: int
 
 
 class Router:
     """Routes of one topology, each searched for once."""
 
-    __slots__ = ("_found", "topology")
+    __slots__ = ("_bits", "_found", "topology")
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
+        self._bits = {name: 1 << index for index, name in enumerate(topology.domains)}
         self._found: dict[tuple[str, str, int, bool], Route | None] = {}
 
     def route(self, source: str, target: str, size_bytes: int, *, pinned: bool = False) -> Route | None:
@@ -70,24 +75,26 @@ class Router:
             return None
         if source == target:
             return None if pinned else Route(domain_ids=(source,), link_ids=(), declared_duration_ns=0)
-        heap: list[tuple[int, str, int, _Label]] = [(0, "[]", 0, _Label(0, (source,), (), False))]
+        heap = [(0, "[]", 0, _Label(0, (source,), (), False, self._bits[source]))]
         settled: dict[tuple[str, bool], list[_Label]] = {}
-        pushed = 0
+        pushed = work = 0
         while heap:
             _, _, _, label = heapq.heappop(heap)
             here = label.domains[-1]
             if here == target:
                 return Route(domain_ids=label.domains, link_ids=label.links, declared_duration_ns=label.duration_ns)
             before = settled.setdefault((here, label.pinned), [])
-            if any(_covers(other, label, pinned) for other in before):
+            work += 1 + len(before)
+            if work > WORK_MAX:
+                raise RouteError(
+                    f"expected a network in which the best staged route from {source} to {target} can be found in "
+                    f"{WORK_MAX} steps, found more ways than that"
+                )
+            if any(not pinned or not other.visited & ~label.visited for other in before):
                 continue
             before.append(label)
             for after in self._after(label, target, size_bytes, pinned):
                 pushed += 1
-                if pushed > LABELS_MAX:
-                    raise RouteError(
-                        f"expected at most {LABELS_MAX} partial routes from {source} to {target}, found more"
-                    )
                 heapq.heappush(heap, (after.duration_ns, _text(after.links), pushed, after))
         return None
 
@@ -96,20 +103,24 @@ class Router:
         found = []
         for link in self.topology.leaving[label.domains[-1]]:
             there = link.target_domain_id
-            if there in label.domains or (there == target and pinned and not label.pinned):
+            bit = self._bits[there]
+            if label.visited & bit or (there == target and pinned and not label.pinned):
                 continue
             step = self.topology.link_duration_ns(link, size_bytes)
             if step is None or label.duration_ns + step > TIME_MAX_NS:
                 continue
             classes = self.topology.domains[there].allocation_classes
             staged = label.pinned or (pinned and there != target and AllocationClass.PINNED in classes)
-            found.append(_Label(label.duration_ns + step, (*label.domains, there), (*label.links, link.id), staged))
+            found.append(
+                _Label(
+                    label.duration_ns + step,
+                    (*label.domains, there),
+                    (*label.links, link.id),
+                    staged,
+                    label.visited | bit,
+                )
+            )
         return found
-
-
-def _covers(other: _Label, label: _Label, pinned: bool) -> bool:
-    """Whether whatever `label` may become, `other`, which was settled before it, can become as well."""
-    return not pinned or all(domain in label.domains for domain in other.domains)
 
 
 def _text(links: tuple[str, ...]) -> str:

@@ -222,10 +222,14 @@ def names(table: list[tuple[IssueCode, str, str, Fault]]) -> list[str]:
     return [f"{code}:{path}" for code, _, path, _ in table]
 
 
+@pytest.mark.parametrize("preset", sorted({preset for _, preset, *_ in (*ALONE, *AMONG)}))
+def test_without_a_fault_there_is_no_complaint(preset: str) -> None:
+    assert complaints(plain(preset)) == []
+
+
 @pytest.mark.parametrize(("code", "preset", "path", "fault"), ALONE, ids=names(ALONE))
 def test_one_fault_gives_one_complaint(code: IssueCode, preset: str, path: str, fault: Fault) -> None:
     value = plain(preset)
-    assert complaints(value) == []
     fault(value)
     found = complaints(value)
     assert [(each.code, each.path) for each in found] == [(code, path)]
