@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from isim.analyze.execution import ExecutionCollector, Operation
+from isim.analyze.schema import ReplayState
 from isim.model.spec import Confidence
 from isim.plan.compile import CompiledPlan
 from isim.plan.costs import CostModel
@@ -72,7 +73,7 @@ class CostFacts(_Wire, frozen=True, kw_only=True):
 
 
 class TopologyRun(_Wire, frozen=True, kw_only=True):
-    """`replay` is `passed`, or `not_run` where nobody asked for it; `log_digest` is that of the execution log."""
+    """`log_digest` is that of the execution log."""
 
     schema: str = SCHEMA
     revision: int = REVISION
@@ -84,7 +85,7 @@ class TopologyRun(_Wire, frozen=True, kw_only=True):
     plan_steps: int
     operation_counts: OperationCounts
     metrics: RunMetrics
-    replay: str
+    replay: ReplayState
     log_digest: str | None
 
 
@@ -130,8 +131,24 @@ def topology_run(
 class Checked(msgspec.Struct, frozen=True):
     """What became of the log."""
 
-    replay: str
+    replay: ReplayState
     log_digest: str | None
+
+
+def uses_of(collector: ExecutionCollector) -> list[ResourceUse]:
+    """All resources that some operation held, by name, over the whole duration."""
+    total_ns = collector.completed_ns()
+    used = dict.fromkeys(resource for operation in collector.operations for resource, _ in operation.lanes)
+    return [
+        ResourceUse(
+            resource_id=use.resource,
+            busy_ns=use.busy_ns,
+            capacity_lanes=use.lanes,
+            utilization=use.utilization(total_ns),
+        )
+        for use in sorted(collector.uses(), key=lambda use: use.resource)
+        if use.resource in used
+    ]
 
 
 def cost_facts(costs: CostModel) -> CostFacts:
@@ -168,17 +185,7 @@ def _metrics(compiled: CompiledPlan, collector: ExecutionCollector) -> RunMetric
     foreground_ns = ends[compiled.terminal_step] or 0
     committed = compiled.profile.committed_tokens
     compute_ns, transfer_ns, collective_ns = collector.service_ns()
-    used = dict.fromkeys(resource for operation in collector.operations for resource, _ in operation.lanes)
-    uses = [
-        ResourceUse(
-            resource_id=use.resource,
-            busy_ns=use.busy_ns,
-            capacity_lanes=use.lanes,
-            utilization=use.utilization(total_ns),
-        )
-        for use in sorted(collector.uses(), key=lambda use: use.resource)
-        if use.resource in used
-    ]
+    uses = uses_of(collector)
     return RunMetrics(
         total_duration_ns=total_ns,
         foreground_duration_ns=foreground_ns,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
 import msgspec
 
 from isim.analyze.campaign import CampaignOf, CampaignOptions, CampaignResult, campaign_result
 from isim.analyze.execution import ExecutionCollector
 from isim.analyze.topology import Checked, cost_facts
 from isim.cli.execution import Wishes, executed_together
-from isim.cli.output import columns, emit, supports_color, supports_unicode
+from isim.cli.output import emit, emit_json, style
 from isim.machine.campaign import DEFAULT_EXECUTIONS, DEFAULT_WINDOW_NS, campaign_requests
 from isim.machine.program import program_of
 from isim.machine.resources import resources_of
@@ -34,13 +32,11 @@ def campaign(target: str, workload: str, asked: Asked, wishes: Wishes, *, as_jso
     work = load_workload(workload)
     result, collector = run_campaign(load_target(target), work, asked, wishes)
     if as_json:
-        emit(msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n")
+        emit_json(result)
     elif not quiet:
         from isim.report.campaign import render_campaign
 
-        stream = sys.stdout
-        style = {"color": supports_color(stream), "unicode": supports_unicode(stream)}
-        emit(render_campaign(result, collector, width=columns(stream), **style))
+        emit(render_campaign(result, collector, **style()))
     return 0
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import msgspec
 
 from isim.analyze.execution import ExecutionCollector
-from isim.cli.folder import OutputError
+from isim.analyze.schema import ReplayState
+from isim.cli.folder import new_file
 from isim.machine.execute import execute
 from isim.machine.program import program_of
 from isim.machine.requests import ExecutionRequest
@@ -18,8 +18,6 @@ from isim.machine.resources import Resources, resources_of
 from isim.plan.types import FrozenPlan
 from isim.record.execution_log import ExecutionReader
 from isim.topology.index import Topology
-
-PASSED, NOT_RUN = "passed", "not_run"
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +31,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     """What was collected, and what became of the log."""
 
     collector: ExecutionCollector
-    replay: str
+    replay: ReplayState
     log_digest: str | None
 
 
@@ -60,26 +58,8 @@ def executed_together(machine: Resources, requests: Sequence[ExecutionRequest], 
     with _log_file(wishes.log) as writers:
         done = execute(machine, requests, readers=[*readers, *writers], digest=True)
         finish()
-    return Finished(collector=collector, replay=PASSED if wishes.replay else NOT_RUN, log_digest=done.digest)
-
-
-@contextmanager
-def new_file(path: str) -> Iterator[str]:
-    """The name to write a new file under: it gets its own once it is whole, and is gone if something goes wrong."""
-    if os.path.lexists(path):
-        raise OutputError(f"{path}: expected a new file, found one; remove it or name another")
-    unfinished = f"{path}.unfinished"
-    try:
-        with open(unfinished, "xb"):
-            pass
-        try:
-            yield unfinished
-        except BaseException:
-            os.unlink(unfinished)
-            raise
-        os.rename(unfinished, path)
-    except OSError as error:
-        raise OutputError(f"{error.filename or path}: cannot be written: {error.strerror}") from None
+    state = ReplayState.PASSED if wishes.replay else ReplayState.NOT_RUN
+    return Finished(collector=collector, replay=state, log_digest=done.digest)
 
 
 @contextmanager

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-import msgspec
-
 from isim.analyze.topology import contract_execution
-from isim.cli.execution import Finished, Wishes, executed, new_file
-from isim.cli.output import emit, say
+from isim.cli.execution import Finished, Wishes, executed
+from isim.cli.folder import new_file
+from isim.cli.output import emit, emit_json, say, style
 from isim.plan.artifact import ARTIFACT_KIND, ARTIFACT_REVISION, PlanArtifact, load_artifact, plan_artifact
 from isim.plan.compile import compile_plan
 from isim.plan.workload import load_workload
@@ -38,14 +36,11 @@ def run(file: str, wishes: Wishes, *, as_json: bool, quiet: bool) -> int:
     artifact = load_artifact(file)
     finished = executed(artifact.topology, artifact.plan, wishes)
     if as_json:
-        emit(msgspec.json.format(msgspec.json.encode(told(artifact, finished)), indent=2).decode() + "\n")
+        emit_json(told(artifact, finished))
     elif not quiet:
-        from isim.cli.output import columns, supports_color, supports_unicode
         from isim.report.topology_run import render_plan_run
 
-        stream = sys.stdout
-        options = {"color": supports_color(stream), "unicode": supports_unicode(stream)}
-        emit(render_plan_run(artifact, finished.collector, finished.replay, width=columns(stream), **options))
+        emit(render_plan_run(artifact, finished.collector, finished.replay, **style()))
     return 0
 
 

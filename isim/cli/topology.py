@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from typing import Any
-
-import msgspec
 
 from isim.analyze.topology import Checked, TopologyRun, compare_runs, topology_run
 from isim.cli.execution import Finished, Wishes, executed
-from isim.cli.output import columns, emit, supports_color, supports_unicode
+from isim.cli.output import emit, emit_json, style
 from isim.plan.compile import compile_plan
 from isim.plan.costs import NORMALIZED
 from isim.plan.workload import Workload, load_workload
@@ -24,11 +20,11 @@ def run(target: str, workload: str, wishes: Wishes, *, as_json: bool, quiet: boo
     """Compile the workload for the topology, execute, replay, report."""
     result, finished = _run(target, load_workload(workload), wishes)
     if as_json:
-        _emit_json(result)
+        emit_json(result)
     elif not quiet:
         from isim.report.topology_run import render_run
 
-        emit(render_run(result, finished.collector, width=columns(sys.stdout), **_style()))
+        emit(render_run(result, finished.collector, **style()))
     return 0
 
 
@@ -37,11 +33,11 @@ def compare(targets: Sequence[str], workload: str, wishes: Wishes, *, as_json: b
     work = load_workload(workload)
     comparison = compare_runs([_run(target, work, wishes)[0] for target in targets or FAMILIES])
     if as_json:
-        _emit_json(comparison)
+        emit_json(comparison)
     else:
         from isim.report.topology_run import render_comparison
 
-        emit(render_comparison(comparison, width=columns(sys.stdout), **_style()))
+        emit(render_comparison(comparison, **style()))
     return 0
 
 
@@ -52,11 +48,3 @@ def _run(target: str, workload: Workload, wishes: Wishes) -> tuple[TopologyRun, 
     checked = Checked(finished.replay, finished.log_digest)
     result = topology_run(compiled, topology.scenario.id, finished.collector, NORMALIZED, checked)
     return result, finished
-
-
-def _emit_json(value: Any) -> None:
-    emit(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
-
-
-def _style() -> dict[str, bool]:
-    return {"color": supports_color(sys.stdout), "unicode": supports_unicode(sys.stdout)}

@@ -37,15 +37,20 @@ class PipelinePhase(StrEnum):
     FINAL_ONLY = "final_only"
 
 
-class Compute(
+class _Operation(
     msgspec.Struct,
     frozen=True,
     kw_only=True,
     forbid_unknown_fields=True,
     rename="camel",
     tag_field="kind",
-    tag="compute",
+    tag=str.lower,
+    gc=False,
 ):
+    """What a step does; its kind is the name of the class in lower case."""
+
+
+class Compute(_Operation, frozen=True, kw_only=True):
     """Work of one device, for which it must have `capability`. Holds one compute lane of the device."""
 
     device_id: str
@@ -55,30 +60,14 @@ class Compute(
     pipeline_phase: PipelinePhase | UnsetType = UNSET
 
 
-class Transfer(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    rename="camel",
-    tag_field="kind",
-    tag="transfer",
-):
+class Transfer(_Operation, frozen=True, kw_only=True):
     """A copy over one directed link. Holds one lane of the link and of each network resource on its path."""
 
     link_id: str
     duration_ns: int
 
 
-class Collective(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    rename="camel",
-    tag_field="kind",
-    tag="collective",
-):
+class Collective(_Operation, frozen=True, kw_only=True):
     """One communicator group's operation, the `comm_sequence_id`-th of the plan in that group, counted from 0.
 
     Holds the group's submit lane and one lane of every link in `link_ids`, and of every network resource of these

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from isim.analyze.campaign import CampaignResult
 from isim.analyze.execution import ExecutionCollector
-from isim.analyze.topology import ResourceUse
+from isim.analyze.topology import uses_of
 from isim.report.console import drawn, fitting
 from isim.report.text import count_text, time_text
 from isim.report.topology_run import facts_grid, heading, uses_table
@@ -32,16 +32,7 @@ def render_campaign(
         ),
         ("cost model", f"revision {result.cost_model.revision}, {result.confidence}: {result.cost_model.source}"),
     ]
-    uses = [
-        ResourceUse(
-            resource_id=use.resource,
-            busy_ns=use.busy_ns,
-            capacity_lanes=use.lanes,
-            utilization=use.utilization(result.completed_at_ns),
-        )
-        for use in collector.uses()
-        if use.busy_ns
-    ]
+    uses = uses_of(collector)
     note = Text("Executions share the plan's allocations and wait for each other's leases: no measure of throughput.")
     parts: list[RenderableType] = [facts_grid(facts), heading("Utilization"), uses_table(uses, unicode), Text(), note]
     return drawn(Group(*parts), width=fitting(width), color=color)

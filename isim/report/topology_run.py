@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from isim.analyze.execution import ExecutionCollector
-from isim.analyze.topology import ResourceUse, RunMetrics, TopologyComparison, TopologyRun
+from isim.analyze.topology import ResourceUse, RunMetrics, TopologyComparison, TopologyRun, uses_of
 from isim.plan.artifact import PlanArtifact
 from isim.report.console import drawn, fitting
 from isim.report.text import bar, count_text, plain, rate_text, share_text, time_text
@@ -42,15 +42,7 @@ def render_run(
         ("service", _service(metrics)),
         ("cost model", f"revision {run.cost_model.revision}, {run.confidence}: {run.cost_model.source}"),
     ]
-    uses = (*metrics.compute_utilization, *metrics.link_utilization, *metrics.network_utilization)
-    parts: list[RenderableType] = [
-        facts_grid(facts),
-        heading(f"Timeline, {span_text(collector)}"),
-        timeline(collector, width=fitting(width), unicode=unicode),
-        heading("Utilization"),
-        uses_table(uses, unicode),
-    ]
-    return drawn(Group(*parts), width=fitting(width), color=color)
+    return _page(facts, collector, width=width, color=color, unicode=unicode)
 
 
 def render_plan_run(
@@ -64,33 +56,15 @@ def render_plan_run(
 ) -> str:
     """The execution of a plan from a file, as text."""
     terminal = collector.terminals[0]
-    total_ns = collector.completed_ns()
     facts = [
         ("plan", f"{artifact.plan.id}, {count_text(len(artifact.plan.steps), 'step')}, {artifact.plan_fingerprint}"),
         ("topology", f"{artifact.topology.scenario.id}, {artifact.scenario_fingerprint}"),
         ("artifact", artifact.artifact_fingerprint),
         ("execution", f"{terminal.execution}: {terminal.status.value}, replay {replay.replace('_', ' ')}"),
-        ("takes", time_text(total_ns)),
+        ("takes", time_text(collector.completed_ns())),
         ("ranks", ", ".join(f"{rank.rank} at {time_text(rank.time_ns)}" for rank in terminal.ranks)),
     ]
-    uses = [
-        ResourceUse(
-            resource_id=use.resource,
-            busy_ns=use.busy_ns,
-            capacity_lanes=use.lanes,
-            utilization=use.utilization(total_ns),
-        )
-        for use in collector.uses()
-        if use.busy_ns
-    ]
-    parts: list[RenderableType] = [
-        facts_grid(facts),
-        heading(f"Timeline, {span_text(collector)}"),
-        timeline(collector, width=fitting(width), unicode=unicode),
-        heading("Utilization"),
-        uses_table(uses, unicode),
-    ]
-    return drawn(Group(*parts), width=fitting(width), color=color)
+    return _page(facts, collector, width=width, color=color, unicode=unicode)
 
 
 def render_comparison(comparison: TopologyComparison, *, width: int, color: bool = False, unicode: bool = True) -> str:
@@ -113,6 +87,20 @@ def render_comparison(comparison: TopologyComparison, *, width: int, color: bool
         ("cost model", f"revision {model.revision}, {model.confidence}: {model.source}"),
     ]
     return drawn(Group(facts_grid(facts), Text(), table), width=fitting(width), color=color)
+
+
+def _page(
+    facts: Sequence[tuple[str, str]], collector: ExecutionCollector, *, width: int, color: bool, unicode: bool
+) -> str:
+    """Facts, then who did what when, then what was used how much."""
+    parts: list[RenderableType] = [
+        facts_grid(facts),
+        heading(f"Timeline, {span_text(collector)}"),
+        timeline(collector, width=fitting(width), unicode=unicode),
+        heading("Utilization"),
+        uses_table(uses_of(collector), unicode),
+    ]
+    return drawn(Group(*parts), width=fitting(width), color=color)
 
 
 def _drain(metrics: RunMetrics) -> str:

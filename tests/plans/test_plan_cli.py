@@ -99,7 +99,7 @@ def test_a_comparison_ranks_by_duration(work: str, capsys: Out) -> None:
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_reports_fit_their_terminal(encoding: str, work: str, capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "64")
-    monkeypatch.setattr("isim.cli.topology.supports_unicode", lambda _: encoding == "utf-8")
+    monkeypatch.setattr("isim.cli.output.supports_unicode", lambda _: encoding == "utf-8")
     assert main(["topology", "run", "multi-gpu-ring-64", work]) == 0
     assert main(["topology", "compare", work]) == 0
     text = capsys.readouterr().out
