@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 import reference
 from reference import Judged, State, judge
 from reference_checks.case import Case, CaseError, Compared, differences, load_cases, pack
 from reference_checks.listings import LISTINGS
+from reference_checks.topology import plain
+
+from isim.cli.scenario import materialised
+from isim.topology.load import load_target
 
 ROOT = Path(__file__).parents[1]
 PACK = ROOT / "tests" / "reference" / "cases.jsonl.gz"
@@ -30,9 +36,42 @@ def test_the_case(case: Case) -> None:
     assert found.state in (State.AGREE, State.LISTED), "\n".join(found.notes[:20])
 
 
+def beyond_its_limit(category: str, command: str, expected: Any) -> Case:
+    """A scenario that the reference accepts, and whose host may reserve less than it holds."""
+    text = PACKED["validate-ok-multi-gpu"].inputs["input.yaml"]
+    text = text.replace("resourceLimitBytes: 549755813888", "resourceLimitBytes: 1073741824", 1)
+    inputs = {"input.yaml": text}
+    return Case(name="made", category=category, command=command, exit=0, inputs=inputs, expected=expected)
+
+
+def test_what_only_our_rules_refuse_is_listed() -> None:
+    ledger = {"scenario": {}, "memoryLedger": [{"domainId": "node0:host", "freeBytes": -7784628224}]}
+    for case in (
+        beyond_its_limit("validate", "validate input.yaml", {"valid": True, "issues": []}),
+        beyond_its_limit("scenario+ledger", "scenario input.yaml", ledger),
+    ):
+        assert (judge(case).state, judge(case).notes) == (State.LISTED, ("own-rules",))
+    otherwise = beyond_its_limit("validate", "validate input.yaml", {"valid": True, "issues": []})
+    otherwise.inputs["input.yaml"] += "more: 1\n"
+    assert judge(otherwise).state is State.DIFFER
+
+
+def test_lists_in_the_order_of_a_locale_are_listed() -> None:
+    """A ring of twelve in whose ledger `gpu1:` stands before `gpu10:`, and one with a wrong figure besides."""
+    expected = plain(materialised(load_target("multi-gpu-ring-12")))
+    case = Case(name="made", category="scenario+ledger", command="scenario multi-gpu-ring-12", exit=0, inputs={})
+    assert judge(msgspec.structs.replace(case, expected=expected)).state is State.AGREE
+    rows = expected["memoryLedger"]
+    rows.sort(key=lambda row: row["domainId"].replace(":", "!"))
+    judgement = judge(msgspec.structs.replace(case, expected=expected))
+    assert (judgement.state, judgement.notes) == (State.LISTED, ("string-order",))
+    rows[0]["freeBytes"] += 1
+    assert judge(msgspec.structs.replace(case, expected=expected)).state is State.DIFFER
+
+
 def test_every_rule_is_needed_and_documented() -> None:
     used = [note for name in PACKED if judged(name).state is State.LISTED for note in judged(name).notes]
-    assert sorted(set(used)) == sorted(rule.name for rule in LISTINGS)
+    assert sorted({*used, "own-rules", "string-order"}) == sorted(rule.name for rule in LISTINGS)
     page = (ROOT / "docs" / "reference-differences.md").read_text()
     rows = [line for line in page.splitlines() if line.startswith("| `")]
     assert rows == [f"| `{rule.name}` | {rule.reason} |" for rule in LISTINGS]

@@ -34,11 +34,22 @@ def refused(attempt: Callable[[], object]) -> dict[str, Any]:
     return {"accepted": True}
 
 
+def target_of(case: Case, word: str) -> Topology:
+    """The topology that a word of the command names: one of the case's files, or a preset."""
+    if word in case.inputs:
+        return read_topology(case.inputs[word].encode(), word)
+    return load_target(word)
+
+
 def _scenario(case: Case) -> Verdict:
+    """The scenario with its ledger; the codes of the issues where it is refused and should not be."""
     target = case.words()[1]
     if case.exit:
-        return Compared(REFUSED, refused(lambda: load_target(target)))
-    return Compared(case.expected, plain(materialised(load_target(target))))
+        return Compared(REFUSED, refused(lambda: target_of(case, target)))
+    try:
+        return Compared(case.expected, plain(materialised(target_of(case, target))))
+    except ScenarioError as error:
+        return Compared(case.expected, {"issues": _issues(error)})
 
 
 def _lan(case: Case) -> Verdict:
@@ -73,9 +84,12 @@ def _validate(case: Case) -> Verdict:
     try:
         read_topology(case.inputs["input.yaml"].encode(), "input.yaml")
     except ScenarioError as error:
-        issues = [{"code": each.code, "path": each.path} for each in error.complaints]
-        return Compared(case.expected, {"valid": False, "issues": issues})
+        return Compared(case.expected, {"valid": False, "issues": _issues(error)})
     return Compared(case.expected, {"valid": True, "issues": []})
+
+
+def _issues(error: ScenarioError) -> list[dict[str, str]]:
+    return [{"code": each.code, "path": each.path} for each in error.complaints]
 
 
 def _presets(case: Case) -> Verdict:

@@ -39,9 +39,9 @@ class LanOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forb
     advanced: bool = False
     link_kind: LinkKind = LinkKind.ETHERNET
     transport: Transport | None = None
-    bandwidth_bytes_per_sec: int | None = None
-    latency_ns: int | None = None
-    concurrency_lanes: int = 1
+    link_bandwidth_bytes_per_sec: int | None = None
+    link_latency_ns: int | None = None
+    link_concurrency_lanes: int = 1
     nic_bandwidth_bytes_per_sec: int = 25 * GIGA
     nic_latency_ns: int = 700
     nic_concurrency_lanes: int = 2
@@ -72,8 +72,8 @@ def configure_small_lan(scenario: TopologyScenario, options: LanOptions) -> Topo
         raise PresetError("expected an infiniband link for gpudirect_rdma, found an ethernet one")
     nodes = _nodes(scenario)
     speed = (
-        options.bandwidth_bytes_per_sec or bandwidth,
-        latency if options.latency_ns is None else options.latency_ns,
+        options.link_bandwidth_bytes_per_sec or bandwidth,
+        latency if options.link_latency_ns is None else options.link_latency_ns,
     )
     place = {domain.id: domain.node_id for domain in scenario.memory_domains}
     local = [one for one in scenario.links if place[one.source_domain_id] == place[one.target_domain_id]]
@@ -85,7 +85,7 @@ def configure_small_lan(scenario: TopologyScenario, options: LanOptions) -> Topo
             ends = (source.device, target.device) if direct else (source.host, target.host)
             plain = link(f"lan:{source.name}:{target.name}", ends, options.link_kind, speed)
             path = (f"{source.name}:nic0", FABRIC, f"{target.name}:nic0") if options.advanced else UNSET
-            lanes = options.concurrency_lanes
+            lanes = options.link_concurrency_lanes
             lan.append(
                 msgspec.structs.replace(plain, transport=transport, network_resource_ids=path, concurrency_lanes=lanes)
             )
