@@ -21,10 +21,12 @@ from isim.topology.index import Topology
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for besides the execution: a log file, and that a replay reads along."""
+    """What is asked for besides the execution: a log file, a replay that reads along, processes in place of the closed
+    form."""
 
     log: str | None = None
     replay: bool = True
+    detailed: bool = False
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +58,7 @@ def executed_together(machine: Resources, requests: Sequence[ExecutionRequest], 
         readers.append(replay.read)
         finish = replay.finish
     with _log_file(wishes.log) as writers:
-        done = execute(machine, requests, readers=[*readers, *writers], digest=True)
+        done = execute(machine, requests, readers=[*readers, *writers], digest=True, processes=wishes.detailed)
         finish()
     state = ReplayState.PASSED if wishes.replay else ReplayState.NOT_RUN
     return Finished(collector=collector, replay=state, log_digest=done.digest)

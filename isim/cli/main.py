@@ -177,6 +177,7 @@ def _execution_arguments(parser: argparse.ArgumentParser) -> None:
     printed.add_argument("--quiet", action="store_true", help="print nothing but errors")
     parser.add_argument("--log", metavar="FILE", help="write the execution log to a new file, as JSON Lines in zstd")
     parser.add_argument("--no-replay", action="store_true", help="do not check the execution by replaying it")
+    parser.add_argument("--detailed", action="store_true", help="by a process for each lane: slower, to the same log")
 
 
 def _set_argument(parser: argparse.ArgumentParser) -> None:
@@ -243,7 +244,7 @@ def _plan_run(arguments: argparse.Namespace) -> int:
     from isim.cli.execution import Wishes
     from isim.cli.plan import run
 
-    wishes = Wishes(log=arguments.log, replay=not arguments.no_replay)
+    wishes = Wishes(log=arguments.log, replay=not arguments.no_replay, detailed=arguments.detailed)
     return run(arguments.file, wishes, as_json=arguments.json, quiet=arguments.quiet)
 
 
@@ -251,7 +252,7 @@ def _topology_run(arguments: argparse.Namespace) -> int:
     from isim.cli.execution import Wishes
     from isim.cli.topology import run
 
-    wishes = Wishes(log=arguments.log, replay=not arguments.no_replay)
+    wishes = Wishes(log=arguments.log, replay=not arguments.no_replay, detailed=arguments.detailed)
     return run(arguments.target, arguments.workload, wishes, as_json=arguments.json, quiet=arguments.quiet)
 
 
@@ -268,7 +269,7 @@ def _campaign(arguments: argparse.Namespace) -> int:
     from isim.cli.execution import Wishes
 
     asked = Asked(executions=arguments.executions, seed=arguments.seed, window_ns=arguments.window)
-    wishes = Wishes(log=arguments.log, replay=not arguments.no_replay)
+    wishes = Wishes(log=arguments.log, replay=not arguments.no_replay, detailed=arguments.detailed)
     options = {"as_json": arguments.json, "quiet": arguments.quiet}
     return campaign(arguments.target, arguments.workload, asked, wishes, **options)
 

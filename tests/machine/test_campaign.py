@@ -111,6 +111,11 @@ def test_the_report_and_the_log(workload: str, tmp_path: Path, capsys: pytest.Ca
     assert main(["campaign", "multi-node", workload, "--quiet", "--log", log]) == 2
 
 
+def test_detailed_is_the_same_by_processes(workload: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("gpu-npu", workload, "--executions", "5")
+    assert printed(capsys, *asked, "--detailed") == printed(capsys, *asked)
+
+
 # ---- what the collector counts, against counting by hand
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 from executions import plans_by_execution, records_of
@@ -13,6 +14,7 @@ from slow_executor import slow_execution
 
 from isim.analyze.execution import ExecutionCollector
 from isim.machine.campaign import campaign_requests
+from isim.machine.execute import execute
 from isim.machine.program import program_of
 from isim.machine.resources import resources_of
 from isim.plan.compile import compile_plan
@@ -118,3 +120,27 @@ def test_executions_do_not_overtake_within_themselves() -> None:
         for request in case.requests:
             steps = [it.step for it in records if isinstance(it, Submit) and it.execution == request.execution]
             assert sorted(steps) == sorted(work.fact.id for work in request.program.steps)
+
+
+@settings(derandomize=True, max_examples=25, deadline=None)
+@given(st.integers(2, 64), st.integers(1, 3), st.integers(1, 4))
+def test_rings_of_any_size_take_what_the_formula_says(ranks: int, tokens: int, executions: int) -> None:
+    """A token is attention and FFN, each divided by the ranks, and 2 (N - 1) neighbour phases of a N-th of 512 KiB.
+
+    Executions at once share every device, so they follow one another on it; only their all-reduces overlap with others'
+    compute. Alone the duration is exact; together it is at least the compute of all, and at most all of it in a row.
+    """
+    topology = load_target(f"multi-gpu-ring-{ranks}")
+    compiled = compile_plan(topology, target_only_profile(tokens))
+    machine = resources_of(topology)
+    program = program_of(compiled.plan, machine)
+    compute_ns = 2 * 120_000 + math.ceil(28_000 / ranks) + math.ceil(38_000 / ranks)
+    phase_ns = 500 + math.ceil(math.ceil(524_288 / ranks) / 600e9 * 1e9)
+    token_ns = compute_ns + 2 * (ranks - 1) * phase_ns
+    collector = ExecutionCollector()
+    execute(machine, campaign_requests(program, "x", 1, 0, 0), readers=[collector.read])
+    assert collector.completed_ns() == tokens * token_ns
+    collector, replay = ExecutionCollector(), ExecutionReplay()
+    execute(machine, campaign_requests(program, "x", executions, 0, 0), readers=[collector.read, replay.read])
+    assert executions * tokens * compute_ns < collector.completed_ns() <= executions * tokens * token_ns
+    assert replay.finish().operations == executions * tokens * (2 * ranks + 1)
