@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from heapq import heappush, heapreplace
 
 import msgspec
 
@@ -62,7 +63,9 @@ class Bookings:
     """The one owner of free moments of lanes and of calendars of leases."""
 
     def __init__(self, lanes: Sequence[int]) -> None:
-        self._free = [[0] * count for count in lanes]
+        self._lanes = tuple(lanes)
+        self._used: list[list[tuple[int, int]]] = [[] for _ in lanes]
+        """Of each resource a heap of (free from, lane). Lanes that were never used are not in it: they come first."""
         self._written: dict[str, Calendar] = {}
         self._held: dict[str, Calendar] = {}
 
@@ -73,15 +76,22 @@ class Bookings:
         start = now
         chosen = []
         for resource in resources:
-            free = self._free[resource]
-            first = free[0] if len(free) == 1 else min(free)
-            chosen.append(0 if len(free) == 1 else free.index(first))
-            if first > start:
-                start = first
+            used = self._used[resource]
+            if len(used) < self._lanes[resource]:
+                chosen.append(len(used))
+                continue
+            free, lane = used[0]
+            chosen.append(lane)
+            if free > start:
+                start = free
         start = self._leased(start, duration_ns, reads, writes)
         finish = checked(after(start, duration_ns))
         for resource, lane in zip(resources, chosen, strict=True):
-            self._free[resource][lane] = finish
+            used = self._used[resource]
+            if lane == len(used):
+                heappush(used, (finish, lane))
+            else:
+                heapreplace(used, (finish, lane))
         for name in writes:
             self._calendar(self._written, name).add(start, finish, now)
             self._calendar(self._held, name).add(start, finish, now)

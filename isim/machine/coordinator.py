@@ -35,10 +35,8 @@ class Coordinator:
         self._left = len(requests)
         self._dispatcher = Dispatcher(machine)
         self._desk = Desk(kernel, self)
-        self._lanes = [
-            [Lane(kernel, f"{resource.id}/{lane}", self) for lane in range(resource.lanes)]
-            for resource in machine.resources
-        ]
+        self._machine = machine
+        self._lanes = [[Lane(kernel, f"{resource.id}/0", self)] for resource in machine.resources]
         self._round = -1
         self._round_ns = 0
         self._mailbox: Mailbox[Item] = Mailbox(kernel.spawn("coordinator", Rank.ENGINE, self._body).alarm)
@@ -96,9 +94,16 @@ class Coordinator:
         for submission in self._dispatcher.select(moment_of(now_ns) + self._round):
             self._journal.tell(self._round, submission.sequence, submission.record())
             booked = zip(submission.work.resources, submission.booking.lanes, strict=True)
-            flight = Flight(submission, tuple(self._lanes[resource][lane] for resource, lane in booked))
+            flight = Flight(submission, tuple(self._lane(resource, lane) for resource, lane in booked))
             for lane in flight.lanes:
                 lane.reserve(flight)
+
+    def _lane(self, resource: int, lane: int) -> Lane:
+        """Every resource has its first lane from the start, others from their first use, which is in their order."""
+        lanes = self._lanes[resource]
+        if lane == len(lanes):
+            lanes.append(Lane(self._kernel, f"{self._machine.resources[resource].id}/{lane}", self))
+        return lanes[lane]
 
     def _finish(self, flight: Flight) -> None:
         submission = flight.submission

@@ -160,6 +160,12 @@ def test_the_lane_that_is_free_first_is_taken_the_lowest_of_equals() -> None:
     assert found == {0: 0, 1: 1, 3: 1, 4: 0, 5: 1}
 
 
+def test_lanes_cost_nothing_until_they_are_used() -> None:
+    where = machine(lanes=10**12)
+    found = times(where, request(where, plan(*(work(step, "a", 5) for step in range(4)))))
+    assert {it[1] for it in found.values()} == {0}
+
+
 def test_ready_steps_go_by_their_place_in_the_plan_not_by_their_ids() -> None:
     where = machine()
     found = times(where, request(where, plan(work(9, "a", 5), work(1, "a", 5))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from heapq import heapreplace
+from heapq import heappush, heapreplace
 
 Moment = tuple[int, int]
 """A time in ns and the round within it."""
@@ -56,19 +56,26 @@ class Future:
     """Lanes and leases of the whole machine."""
 
     def __init__(self, lanes: Mapping[str, int]) -> None:
-        self._lanes = {name: [((0, 0), lane) for lane in range(count)] for name, count in lanes.items()}
+        self._lanes = lanes
+        self._opened: dict[str, list[tuple[Moment, int]]] = {name: [] for name in lanes}
         self._unwritten: dict[str, _Gaps] = {}
         self._unheld: dict[str, _Gaps] = {}
 
     def lanes(self, resources: Iterable[str]) -> tuple[tuple[str, int], ...]:
         """The lane of each resource that is free first; of equals the lowest."""
-        return tuple((name, self._lanes[name][0][1]) for name in resources)
+        return tuple((name, self._first(name)[1]) for name in resources)
+
+    def _first(self, name: str) -> tuple[Moment, int]:
+        """Lanes are opened in their order, as long as there are any that nobody has had."""
+        opened = self._opened[name]
+        return opened[0] if len(opened) == self._lanes[name] else ((0, 0), len(opened))
 
     def take(
         self, now: Moment, duration_ns: int, resources: Sequence[str], reads: Sequence[str], writes: Sequence[str]
     ) -> tuple[Moment, Moment]:
         """Take these lanes and leases as early as they can be had together; returns start and end."""
-        start = max(now, *(self._lanes[name][0][0] for name in resources))
+        firsts = [self._first(name) for name in resources]
+        start = max(now, *(free for free, _ in firsts))
         wanted = [self._unheld.setdefault(name, _Gaps()) for name in writes]
         wanted += [self._unwritten.setdefault(name, _Gaps()) for name in reads]
         settled = False
@@ -79,8 +86,12 @@ class Future:
                 if later != start:
                     start, settled = later, False
         end = end_of(start, duration_ns)
-        for name in resources:
-            heapreplace(self._lanes[name], (end, self._lanes[name][0][1]))
+        for name, (_, lane) in zip(resources, firsts, strict=True):
+            opened = self._opened[name]
+            if lane == len(opened):
+                heappush(opened, (end, lane))
+            else:
+                heapreplace(opened, (end, lane))
         for name in writes:
             self._unwritten.setdefault(name, _Gaps()).close(start, end, now)
         for name in (*writes, *reads):
