@@ -49,17 +49,24 @@ def encode_lines(records: Sequence[Record]) -> bytes:
     return _encoder.encode_lines(records)
 
 
-class _Schema(msgspec.Struct):
-    schema: str
-
-
 def schema_of(path: Path | str) -> str | None:
     """The schema that the first record of a log names; None where there is no such record to be read."""
     try:
         with Path(path).open("rb") as stream:
             lines = next(_lines(stream, str(path)), [])
-            return msgspec.json.decode(lines[0], type=_Schema).schema if lines else None
-    except (OSError, LogError, _Broken, msgspec.DecodeError):
+            return _schema_in(lines[0]) if lines else None
+    except (OSError, LogError, _Broken):
+        return None
+
+
+class _Schema(msgspec.Struct):
+    schema: str
+
+
+def _schema_in(line: bytes) -> str | None:
+    try:
+        return msgspec.json.decode(line, type=_Schema).schema
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
 
 
@@ -169,6 +176,9 @@ class _Envelope(Generic[R]):
         try:
             record = known.decoder.decode(line)
         except msgspec.DecodeError as error:
+            other = _schema_in(line) if self._last < 0 else None
+            if other not in (None, known.schema):
+                raise self._error(f"expected a log {known.schema}, found {other!r}") from None
             raise self._error(f"not a record of revision {known.revision}: {error}") from None
         except (RecursionError, UnicodeDecodeError):
             raise self._error("not a record: nested too deeply or not UTF-8") from None

@@ -31,7 +31,7 @@ from mutations import could_be_read, kind_of, others
 from random_machines import random_case
 
 from isim.cli.main import main
-from isim.record.codec import LogWriter, encode_lines
+from isim.record.codec import LogWriter, encode_lines, schema_of
 from isim.record.errors import LogError, TruncatedLog
 from isim.record.execution import (
     EXECUTION_KINDS,
@@ -329,6 +329,22 @@ def test_a_log_file_is_judged_by_what_it_is(tmp_path: Path, capsys: pytest.Captu
     wrong = _file(tmp_path / "wrong.jsonl.zst", changed(contended(), 9, time_ns=6))
     assert main(["replay", wrong]) == 3
     assert "record 9 breaks the rule start" in capsys.readouterr().err
+
+
+def test_no_log_is_taken_for_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = _file(tmp_path / "log.jsonl.zst", contended())
+    assert schema_of(path) == "isim/execution-log"
+    assert main(["export", path, "--out", str(tmp_path / "requests.csv")]) == 2
+    assert "expected a log isim/log, found 'isim/execution-log'" in capsys.readouterr().err
+    for name, data in (
+        ("empty", b""),
+        ("no log", b'{"schema": 3}\n'),
+        ("deep", b"[" * 10**5 + b"\n"),
+        ("bytes", b"{\xff"),
+    ):
+        (tmp_path / name).write_bytes(data)
+        assert schema_of(tmp_path / name) is None
+    assert schema_of(tmp_path / "absent") is None
 
 
 def test_a_cut_log_is_checked_up_to_the_cut(tmp_path: Path) -> None:
