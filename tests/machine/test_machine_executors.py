@@ -144,3 +144,15 @@ def test_rings_of_any_size_take_what_the_formula_says(ranks: int, tokens: int, e
     execute(machine, campaign_requests(program, "x", executions, 0, 0), readers=[collector.read, replay.read])
     assert executions * tokens * compute_ns < collector.completed_ns() <= executions * tokens * token_ns
     assert replay.finish().operations == executions * tokens * (2 * ranks + 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(0, 4000, 500))
+def test_thousands_of_cases_agree(start: int) -> None:
+    for seed in range(start, start + 500):
+        case = random_case(seed, executions=3 + seed % 12, steps=5 + seed % 37)
+        expected = records_of(case.machine, case.requests)
+        assert records_of(case.machine, case.requests, processes=True, shuffle_seed=seed) == expected, seed
+        replay = ExecutionReplay()
+        replay.read(expected)
+        assert replay.finish().unfinished == 0, seed
