@@ -4,10 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 SCENARIO ?= scenarios/quickstart.yaml
-CASES ?= ../shared/reference/vllm-schedules
 WORKERS ?= 2
 
-.PHONY: run test check bench shuffle slow schedules clean install
+.PHONY: run test check bench shuffle slow schedules reference clean install
 
 run: $(STAMP)
 	$(BIN)/isim run $(SCENARIO)
@@ -31,8 +30,13 @@ bench: $(STAMP)
 shuffle: $(STAMP)
 	$(BIN)/python tools/shuffle.py
 
+schedules: CASES ?= ../shared/reference/vllm-schedules
 schedules: $(STAMP)
 	$(BIN)/python tools/schedules.py $(CASES)
+
+reference: CASES ?= ../shared/reference
+reference: $(STAMP)
+	$(BIN)/python tools/reference.py $(CASES)
 
 install: $(STAMP)
 

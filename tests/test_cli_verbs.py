@@ -176,17 +176,18 @@ def test_validate_checks_without_running(run_file: str, capsys: pytest.CaptureFi
 
 def test_presets(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["presets"]) == 0
-    both = capsys.readouterr().out
+    everything = capsys.readouterr().out
     assert main(["presets", "gpus"]) == 0
     gpus = capsys.readouterr().out
     assert main(["presets", "models"]) == 0
     models = capsys.readouterr().out
-    assert both == gpus + "\n" + models
+    assert main(["presets", "topologies"]) == 0
+    assert everything == "\n".join([gpus, models, capsys.readouterr().out])
     assert "h100-sxm" in gpus and "h100-sxm" not in models
     assert "llama-3.1-8b" in models and "8.0 B" in models
 
 
-@pytest.mark.parametrize("what", ["log", "run", "result"])
+@pytest.mark.parametrize("what", ["log", "run", "result", "topology"])
 def test_schemas_are_schemas(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", what]) == 0
     jsonschema.Draft202012Validator.check_schema(json.loads(capsys.readouterr().out))

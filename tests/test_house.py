@@ -16,6 +16,7 @@ import pytest
 import isim
 from isim.cli.main import main
 from isim.replay import FREE_FIELDS, RULES
+from isim.replay.execution import EXECUTION_RULES, FREE_EXECUTION_FIELDS
 from isim.scenario.load import load_scenario, read_scenario
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -92,11 +93,12 @@ def test_what_the_check_lets_pass(text: str) -> None:
 
 
 def imported(*arguments: str) -> list[str]:
-    """Top-level modules loaded after a command line, in a process of its own."""
+    """Top-level modules and rooms of isim loaded after a command line, in a process of its own."""
     script = (
         "import sys\nfrom isim.cli.main import main\n"
         f"try: code = main({list(arguments)!r})\nexcept SystemExit as end: code = end.code\n"
-        "sys.stderr.write(' '.join(sorted(name for name in sys.modules if '.' not in name)))\nsys.exit(code)"
+        "names = [it for it in sys.modules if '.' not in it or it.startswith('isim.') and it.count('.') == 1]\n"
+        "sys.stderr.write(' '.join(sorted(names)))\nsys.exit(code)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -118,6 +120,15 @@ def test_a_run_without_log_and_replay_imports_what_it_needs() -> None:
     modules = imported("run", run_file, *options)
     assert "simpy" in modules
     unwanted = ("numpy", "zstandard", "rich", "attrs", "attr", "cattrs", "scipy", "pandas", "dataclasses")
+    assert [name for name in unwanted if name in modules] == []
+    assert [name for name in ("isim.topology", "isim.plan", "isim.machine") if name in modules] == []
+
+
+def test_plans_are_executed_without_a_kernel() -> None:
+    workload = str(ROOT / "scenarios" / "plans" / "target-only.yaml")
+    modules = imported("campaign", "cpu-only", workload, "--executions", "2", "--quiet", "--no-replay")
+    assert "isim.machine" in modules
+    unwanted = ("simpy", "numpy", "zstandard", "rich", "attrs", "dataclasses", "isim.kernel", "isim.serve")
     assert [name for name in unwanted if name in modules] == []
 
 
@@ -211,6 +222,14 @@ def test_links_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text()
     links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
     assert [link for link in links if link and not ((ROOT / page).parent / link).exists()] == []
+
+
+def test_the_execution_page_lists_every_rule_and_every_free_field() -> None:
+    page = (ROOT / "docs" / "execution.md").read_text()
+    for rule, meaning in EXECUTION_RULES.items():
+        assert f"| `{rule.value}` | {meaning} |" in page
+    for (kind, field), reason in FREE_EXECUTION_FIELDS.items():
+        assert f"| `{kind}.{field}` | {reason} |" in page
 
 
 def test_the_replay_page_lists_every_rule_and_every_free_field() -> None:

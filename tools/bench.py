@@ -1,11 +1,14 @@
-"""What a run costs: whole processes, start-up included, over the loads in scenarios/bench.
+"""What a run costs: whole processes, start-up included, over the loads in scenarios/bench, and over topologies.
 
-    python tools/bench.py [--loads w1,w2] [--repeats N] [--grow]
+    python tools/bench.py [--loads w1,w2,plans] [--repeats N] [--grow]
 
 Each load runs in three ways: log and replay off; log on, written to a folder; log and replay on. Each way runs a few
 times and the least CPU time counts, user and system together, since what else the machine does only ever adds to it.
 Peak memory is the greatest of the repeats. The targets stand beside; nothing here fails on time, it only prints.
 `--grow` adds W3 with ten times the requests: time should grow tenfold, not more.
+
+`plans` are the loads of the topology world (`tools/bench_plan.py`): plans compiled, validated, executed and replayed,
+and a campaign; the ratio is to the first, of a quarter of the steps.
 
 Machines differ: the calibration line is the CPU time of one fixed loop of plain Python. Where it is twice the
 reference, expect every figure to be twice its target.
@@ -32,6 +35,24 @@ TARGET_HELP_S = 0.15
 GROWN_REQUESTS = 500_000
 GROWN_TIMES = 10
 TARGET_GROWN_MB = 1000
+
+PLANS = "plans"
+BENCH_PLAN = Path(__file__).with_name("bench_plan.py")
+
+
+class PlanLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """Arguments of `bench_plan.py` and what it should take at most."""
+
+    name: str
+    arguments: tuple[str, ...]
+    target: str
+
+
+PLAN_LOADS = (
+    PlanLoad(name="5,120 steps", arguments=("multi-gpu", "1024"), target="2 CPU s, 200 MB"),
+    PlanLoad(name="20,480 steps", arguments=("multi-gpu", "4096"), target="8 CPU s, 4x"),
+    PlanLoad(name="campaign", arguments=("multi-gpu", "8", "512"), target="3 CPU s, 512 plans of 8 tokens"),
+)
 
 CALIBRATION_ROUNDS = 2_000_000
 REFERENCE_CALIBRATION_S = 0.12
@@ -146,20 +167,32 @@ def grow(base: Cost) -> None:
     line("w3 grown", OFF.name, cost, base, f"{GROWN_TIMES}x w3, {TARGET_GROWN_MB} MB")
 
 
+def bench_plans(repeats: int) -> None:
+    """The loads of the topology world, the ratio to the first."""
+    base = None
+    for load in PLAN_LOADS:
+        cost = best([sys.executable, str(BENCH_PLAN), *load.arguments], repeats)
+        base = base or cost
+        line(PLANS, load.name, cost, base, load.target)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="CPU seconds, wall seconds and peak memory of whole runs.")
-    parser.add_argument("--loads", default=",".join(TARGET_CPU_S), help="which, joined by commas")
+    parser.add_argument("--loads", default=",".join((*TARGET_CPU_S, PLANS)), help="which, joined by commas")
     parser.add_argument("--repeats", type=int, default=2, metavar="N", help="runs of each, of which the best counts")
     parser.add_argument("--grow", action="store_true", help=f"add w3 with {GROWN_REQUESTS:,} requests")
     arguments = parser.parse_args()
     loads = arguments.loads.split(",")
-    unknown = [load for load in loads if load not in TARGET_CPU_S]
+    unknown = [load for load in loads if load not in (*TARGET_CPU_S, PLANS)]
     if unknown or arguments.repeats < 1:
-        parser.error(f"expected loads of {', '.join(TARGET_CPU_S)} and at least 1 repeat")
+        parser.error(f"expected loads of {', '.join(TARGET_CPU_S)}, {PLANS} and at least 1 repeat")
+    runs = [load for load in loads if load != PLANS]
     print(f"calibration: {calibration_s():.3f} CPU s, reference {REFERENCE_CALIBRATION_S} CPU s")
     print(f"{'load':9} {'way':12} {'CPU s':>8} {'wall s':>8} {'peak MB':>8} {'ratio':>7}  target")
     line("--help", "", best([str(ISIM), "--help"], 5), None, f"{TARGET_HELP_S} CPU s")
-    bases = bench(loads, arguments.repeats)
+    bases = bench(runs, arguments.repeats) if runs else {}
+    if PLANS in loads:
+        bench_plans(arguments.repeats)
     if arguments.grow:
         grow(bases["w3"] if "w3" in bases else run_load("w3", OFF, arguments.repeats))
     return 0

@@ -5,8 +5,9 @@
 Every scenario in scenarios/ runs once as it is and once for each shuffle seed; the traces only where they are found,
 and only their first requests. Random times almost never tie, so there are crowds too: requests that arrive several at a
 time on whole milliseconds, served by steps of one millisecond from a pool of blocks that is too small, with priorities
-and shared prefixes, in every mode of the scheduler. Prints `N seeds, 1 digest` for each; exit 1 otherwise, naming the
-seeds that differ and how to run one again.
+and shared prefixes, in every mode of the scheduler. Campaigns of plans run by the executor that is made of processes,
+on machines where all do the same at once; unshuffled is the closed form. Prints `N seeds, 1 digest` for each; exit 1
+otherwise, naming the seeds that differ and how to run one again.
 """
 
 from __future__ import annotations
@@ -23,10 +24,18 @@ from pathlib import Path
 import msgspec
 
 from isim.draw.streams import Stream
+from isim.machine.campaign import campaign_requests
+from isim.machine.execute import execute
+from isim.machine.program import program_of
+from isim.machine.resources import resources_of
+from isim.plan.compile import compile_plan
+from isim.plan.profile import target_only_profile
+from isim.record.execution_log import ExecutionReader
 from isim.record.log import Reader
 from isim.run import simulate
 from isim.scenario.load import load_scenario
 from isim.scenario.types import AzureTrace, MooncakeTrace
+from isim.topology.load import load_target
 
 ROOT = Path(__file__).resolve().parents[1]
 SCENARIOS = ROOT / "scenarios"
@@ -50,6 +59,10 @@ MODES = {
     "engine.async_scheduling": ("true", "false"),
     "engine.scheduling_policy": ("fcfs", "priority"),
 }
+
+CAMPAIGN_TARGETS = ("gpu-npu", "multi-node", "multi-gpu-ring-8", "small-lan-3")
+CAMPAIGN_EXECUTIONS = 6
+CAMPAIGN_TOKENS = 2
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,13 +133,43 @@ def scenarios() -> Iterator[Subject]:
         yield Subject(name=file.name, file=file, sets=sets)
 
 
-def differing(subject: Subject, seeds: Sequence[int]) -> list[int]:
+class Campaign(msgspec.Struct, frozen=True, kw_only=True):
+    """Executions of one plan that all arrive within a microsecond."""
+
+    name: str
+    target: str
+
+    def digest(self, shuffle_seed: int | None, readers: Sequence[ExecutionReader] = ()) -> str:
+        topology = load_target(self.target)
+        machine = resources_of(topology)
+        plan = compile_plan(topology, target_only_profile(CAMPAIGN_TOKENS)).plan
+        program = program_of(plan, machine)
+        requests = campaign_requests(program, plan.execution_id, CAMPAIGN_EXECUTIONS, 1000, 42)
+        processes = shuffle_seed is not None
+        done = execute(machine, requests, readers=readers, digest=True, processes=processes, shuffle_seed=shuffle_seed)
+        assert done.digest is not None
+        return done.digest
+
+    def records(self, shuffle_seed: int | None) -> list[str]:
+        """The log, a record a line."""
+        lines: list[str] = []
+        self.digest(shuffle_seed, [lambda records: lines.extend(msgspec.json.encode(it).decode() for it in records)])
+        return lines
+
+
+def campaigns() -> Iterator[Campaign]:
+    """On one machine of each kind of contention."""
+    for target in CAMPAIGN_TARGETS:
+        yield Campaign(name=f"campaign, {target}", target=target)
+
+
+def differing(subject: Subject | Campaign, seeds: Sequence[int]) -> list[int]:
     """The shuffle seeds whose log is not that of the run without one."""
     expected = subject.digest(None)
     return [seed for seed in seeds if subject.digest(seed) != expected]
 
 
-def complain(subject: Subject, wrong: list[int]) -> None:
+def complain(subject: Subject | Campaign, wrong: list[int]) -> None:
     print(f"{subject.name}: {len(wrong)} seeds give another digest: {', '.join(map(str, wrong))}")
     print(f"  again: python tools/shuffle.py --only {shlex.quote(subject.name)} --seed {wrong[0]}")
     for expected, found in itertools.zip_longest(subject.records(None), subject.records(wrong[0])):
@@ -153,7 +196,8 @@ def main() -> int:
     seeds = range(1, asked.seeds + 1) if asked.seed is None else [asked.seed]
     judged, failed = 0, False
     with tempfile.TemporaryDirectory() as folder:
-        for subject in (*scenarios(), *crowds(Path(folder))):
+        subjects: list[Subject | Campaign] = [*scenarios(), *crowds(Path(folder)), *campaigns()]
+        for subject in subjects:
             if asked.only not in (None, subject.name):
                 continue
             judged += 1

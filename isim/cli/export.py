@@ -5,11 +5,10 @@ A run of the export (`kind: request_file, format: jsonl`) gives every request th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from isim.cli.folder import OutputError
+from isim.cli.folder import new_file
 from isim.cli.output import say
 from isim.record.records import Arrive
 from isim.scenario.load import load_scenario
@@ -25,19 +24,8 @@ def export(file: str, out: str, sets: Sequence[str]) -> int:
     """Write all requests to `out`, which must not be there; CSV where its name ends in .csv, JSON Lines otherwise."""
     form = RequestFormat.CSV if out.endswith(".csv") else RequestFormat.JSONL
     requests = _of_log(file) if file.endswith(LOG_ENDING) else _of_run_file(file, sets)
-    unfinished = f"{out}.unfinished"
-    if os.path.exists(out):
-        raise OutputError(f"{out}: expected a new file, found one; remove it or name another")
-    try:
-        with open(unfinished, "xb") as stream:
-            try:
-                count = write_requests(requests, stream, form)
-            except BaseException:
-                os.unlink(unfinished)
-                raise
-        os.rename(unfinished, out)
-    except OSError as error:
-        raise OutputError(f"{error.filename or out}: cannot be written: {error.strerror}") from None
+    with new_file(out) as unfinished, open(unfinished, "wb") as stream:
+        count = write_requests(requests, stream, form)
     say(f"written: {out}, {count:,} requests")
     return 0
 

@@ -1,4 +1,4 @@
-"""The folder `isim run --out` writes: it is either whole or not there.
+"""The folder `isim run --out` writes, and single files: they are either whole or not there.
 
 Everything is written to a folder beside it, `DIR.unfinished`, which takes the name `DIR` when all of it is there. So a
 run that is killed leaves nothing that looks like a result.
@@ -7,6 +7,8 @@ run that is killed leaves nothing that looks like a result.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -71,3 +73,22 @@ class OutFolder:
         for name in _NAMES:
             self.path(name).unlink(missing_ok=True)
         self.unfinished.rmdir()
+
+
+@contextmanager
+def new_file(path: str) -> Iterator[str]:
+    """The name to write a new file under: it gets its own once it is whole, and is gone if something goes wrong."""
+    if os.path.lexists(path):
+        raise OutputError(f"{path}: expected a new file, found one; remove it or name another")
+    unfinished = f"{path}.unfinished"
+    try:
+        with open(unfinished, "xb"):
+            pass
+        try:
+            yield unfinished
+        except BaseException:
+            os.unlink(unfinished)
+            raise
+        os.rename(unfinished, path)
+    except OSError as error:
+        raise OutputError(f"{error.filename or path}: cannot be written: {error.strerror}") from None

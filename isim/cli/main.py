@@ -18,6 +18,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from isim.record.errors import IsimError
 
@@ -25,6 +26,7 @@ BUG = 70
 INTERRUPTED = 130
 
 Verb = Callable[[argparse.Namespace], int]
+Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -67,8 +69,8 @@ def _parser() -> argparse.ArgumentParser:
     report = verbs.add_parser("report", help="print the report of a finished run", description="Print a report again.")
     report.add_argument("directory", metavar="DIR", help="what `isim run --out` wrote")
     report.set_defaults(verb=_report)
-    validate = verbs.add_parser("validate", help="check a run file without running it", description="Check a run file.")
-    validate.add_argument("file", metavar="FILE", help="run file, YAML or JSON")
+    validate = verbs.add_parser("validate", help="check a file without running it", description="Check a file.")
+    validate.add_argument("file", metavar="FILE", help="run file, topology, topology workload or frozen plan")
     _set_argument(validate)
     validate.set_defaults(verb=_validate)
     export = verbs.add_parser("export", help="write a workload as a request file", description="Write all requests.")
@@ -76,12 +78,33 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("--out", metavar="REQUESTS", required=True, help="new file: CSV if it ends in .csv, else JSONL")
     _set_argument(export)
     export.set_defaults(verb=_export)
-    presets = verbs.add_parser("presets", help="list GPUs and models known by name", description="List presets.")
-    presets.add_argument("what", nargs="?", choices=("gpus", "models"), help="only these")
+    presets = verbs.add_parser("presets", help="list what is known by name", description="List presets.")
+    presets.add_argument("what", nargs="?", choices=("gpus", "models", "topologies"), help="only these")
     presets.set_defaults(verb=_presets)
     schema = verbs.add_parser("schema", help="print a JSON Schema", description="Print the JSON Schema of a file.")
-    schema.add_argument("what", choices=("log", "run", "result"), help="of a log's line, a run file, result.json")
+    schema.add_argument(
+        "what",
+        choices=(
+            "log",
+            "execution-log",
+            "campaign",
+            "run",
+            "result",
+            "topology",
+            "topology-workload",
+            "topology-run",
+            "topology-comparison",
+            "plan",
+        ),
+        help="of a log's line, a run file, result.json, a topology, what runs on it, its results, a frozen plan",
+    )
     schema.set_defaults(verb=_schema)
+    _scenario_arguments(verbs.add_parser("scenario", help="show a topology", description="Materialise a topology."))
+    plan = verbs.add_parser("plan", help="compile a frozen plan, or execute one", description="Frozen plans.")
+    _plan_arguments(plan.add_subparsers(metavar="export|run", title="verbs", required=True))
+    topology = verbs.add_parser("topology", help="run work on topologies", description="Work on topologies.")
+    _topology_arguments(topology.add_subparsers(metavar="run|compare", title="verbs", required=True))
+    _campaign_arguments(verbs.add_parser("campaign", help="many executions of one plan", description="A campaign."))
     parser.set_defaults(verb=lambda _: parser.error("expected a verb; see isim --help"))
     return parser
 
@@ -97,6 +120,64 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument("--no-log", action="store_true", help="write no log")
     run.add_argument("--no-replay", action="store_true", help="do not check the run by replaying its log")
     run.set_defaults(verb=_run)
+
+
+def _scenario_arguments(scenario: argparse.ArgumentParser) -> None:
+    scenario.add_argument("target", metavar="TARGET", help="preset (`isim presets topologies`) or file")
+    scenario.add_argument("--json", action="store_true", help="print the scenario and its memory ledger as JSON")
+    scenario.add_argument("--out", metavar="FILE", help="write the scenario to a new file, as JSON")
+    scenario.set_defaults(verb=_scenario)
+
+
+def _plan_arguments(verbs: Verbs) -> None:
+    export = verbs.add_parser("export", help="compile a workload to a file", description="Compile a workload.")
+    _target_argument(export)
+    export.add_argument("workload", metavar="WORKLOAD", help="topology workload, YAML or JSON")
+    export.add_argument("--out", metavar="FILE", help="new file; without it the plan is printed")
+    export.set_defaults(verb=_plan_export)
+    run = verbs.add_parser("run", help="check, execute and replay a plan", description="Execute a frozen plan.")
+    run.add_argument("file", metavar="FILE", help="what `isim plan export` wrote")
+    _execution_arguments(run)
+    run.set_defaults(verb=_plan_run)
+
+
+def _topology_arguments(verbs: Verbs) -> None:
+    run = verbs.add_parser("run", help="compile, execute, replay, report", description="Run work on a topology.")
+    _target_argument(run)
+    run.add_argument("workload", metavar="WORKLOAD", help="topology workload, YAML or JSON")
+    _execution_arguments(run)
+    run.set_defaults(verb=_topology_run)
+    compare = verbs.add_parser("compare", help="rank topologies by the same work", description="Compare topologies.")
+    compare.add_argument(
+        "targets", nargs="*", metavar="TARGET", help="presets or files; without any, one of each family"
+    )
+    compare.add_argument("workload", metavar="WORKLOAD", help="topology workload, YAML or JSON")
+    compare.add_argument("--json", action="store_true", help="print the comparison as JSON")
+    compare.add_argument("--no-replay", action="store_true", help="do not check the executions by replaying them")
+    compare.set_defaults(verb=_topology_compare)
+
+
+def _campaign_arguments(campaign: argparse.ArgumentParser) -> None:
+    _target_argument(campaign)
+    campaign.add_argument("workload", metavar="WORKLOAD", help="topology workload, YAML or JSON")
+    campaign.add_argument("--executions", type=int, metavar="N", help="how many; default: the workload's, or 32")
+    campaign.add_argument("--seed", type=int, metavar="S", help="of arrivals; default: the workload's or topology's")
+    campaign.add_argument("--window", type=int, metavar="NS", help="arrivals are drawn from 0 to this; default: 1 ms")
+    _execution_arguments(campaign)
+    campaign.set_defaults(verb=_campaign)
+
+
+def _target_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="TARGET", help="preset (`isim presets topologies`) or file")
+
+
+def _execution_arguments(parser: argparse.ArgumentParser) -> None:
+    printed = parser.add_mutually_exclusive_group()
+    printed.add_argument("--json", action="store_true", help="print the result as JSON instead of the report")
+    printed.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    parser.add_argument("--log", metavar="FILE", help="write the execution log to a new file, as JSON Lines in zstd")
+    parser.add_argument("--no-replay", action="store_true", help="do not check the execution by replaying it")
+    parser.add_argument("--detailed", action="store_true", help="by a process for each lane: slower, to the same log")
 
 
 def _set_argument(parser: argparse.ArgumentParser) -> None:
@@ -145,6 +226,52 @@ def _schema(arguments: argparse.Namespace) -> int:
     from isim.cli.schema import schema
 
     return schema(arguments.what)
+
+
+def _scenario(arguments: argparse.Namespace) -> int:
+    from isim.cli.scenario import scenario
+
+    return scenario(arguments.target, as_json=arguments.json, out=arguments.out)
+
+
+def _plan_export(arguments: argparse.Namespace) -> int:
+    from isim.cli.plan import export
+
+    return export(arguments.target, arguments.workload, arguments.out)
+
+
+def _plan_run(arguments: argparse.Namespace) -> int:
+    from isim.cli.execution import Wishes
+    from isim.cli.plan import run
+
+    wishes = Wishes(log=arguments.log, replay=not arguments.no_replay, detailed=arguments.detailed)
+    return run(arguments.file, wishes, as_json=arguments.json, quiet=arguments.quiet)
+
+
+def _topology_run(arguments: argparse.Namespace) -> int:
+    from isim.cli.execution import Wishes
+    from isim.cli.topology import run
+
+    wishes = Wishes(log=arguments.log, replay=not arguments.no_replay, detailed=arguments.detailed)
+    return run(arguments.target, arguments.workload, wishes, as_json=arguments.json, quiet=arguments.quiet)
+
+
+def _topology_compare(arguments: argparse.Namespace) -> int:
+    from isim.cli.execution import Wishes
+    from isim.cli.topology import compare
+
+    wishes = Wishes(replay=not arguments.no_replay)
+    return compare(arguments.targets, arguments.workload, wishes, as_json=arguments.json)
+
+
+def _campaign(arguments: argparse.Namespace) -> int:
+    from isim.cli.campaign import Asked, campaign
+    from isim.cli.execution import Wishes
+
+    asked = Asked(executions=arguments.executions, seed=arguments.seed, window_ns=arguments.window)
+    wishes = Wishes(log=arguments.log, replay=not arguments.no_replay, detailed=arguments.detailed)
+    options = {"as_json": arguments.json, "quiet": arguments.quiet}
+    return campaign(arguments.target, arguments.workload, asked, wishes, **options)
 
 
 def _version(_: argparse.Namespace) -> int:

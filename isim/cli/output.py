@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TextIO
+from typing import Any, TextIO, TypedDict
 
 from isim.record.errors import IsimError
 
@@ -20,6 +20,13 @@ def emit(text: str) -> None:
     except OSError as error:
         _discard(sys.stdout)
         raise PrintError(f"standard output: cannot be written: {error.strerror}") from None
+
+
+def emit_json(value: Any) -> None:
+    """Print a result as indented JSON."""
+    import msgspec
+
+    emit(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
 
 
 def say(text: str) -> None:
@@ -46,6 +53,20 @@ def supports_unicode(stream: TextIO) -> bool:
 def supports_color(stream: TextIO) -> bool:
     """Whether to print colours there: a terminal that nobody asked to be plain (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+class Style(TypedDict):
+    """How a report is drawn."""
+
+    width: int
+    color: bool
+    unicode: bool
+
+
+def style() -> Style:
+    """What standard output takes."""
+    stream = sys.stdout
+    return Style(width=columns(stream), color=supports_color(stream), unicode=supports_unicode(stream))
 
 
 def columns(stream: TextIO) -> int:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from isim.cli.output import emit
+from isim.record.codec import schema_of
 from isim.replay import replay_log
 
 
 def replay(log: str) -> int:
     """Check every record; raises ReplayViolation at the first wrong one, LogError or TruncatedLog for a bad file."""
+    if schema_of(log) == "isim/execution-log":
+        emit(_execution_log(log))
+    else:
+        emit(_serving_log(log))
+    return 0
+
+
+def _serving_log(log: str) -> str:
     summary = replay_log(log)
     left = {
         "completed": summary.completed,
@@ -23,5 +32,19 @@ def replay(log: str) -> int:
         f"preemptions  {summary.preemptions:,}",
         f"log digest   {summary.log_digest}",
     ]
-    emit("\n".join(lines) + "\n")
-    return 0
+    return "\n".join(lines) + "\n"
+
+
+def _execution_log(log: str) -> str:
+    from isim.replay.execution import replay_execution_log
+
+    summary = replay_execution_log(log)
+    lines = [
+        f"{log}: legal",
+        f"records      {summary.records:,}",
+        f"executions   {summary.executions:,} admitted, {summary.unfinished:,} unfinished",
+        f"operations   {summary.operations:,}",
+        f"completed    {summary.completed_ns:,} ns",
+        f"log digest   {summary.log_digest}",
+    ]
+    return "\n".join(lines) + "\n"

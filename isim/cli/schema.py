@@ -1,4 +1,4 @@
-"""`isim schema log|run|result`: the JSON Schema of one line of a log, of a run file, of result.json."""
+"""`isim schema WHAT`: the JSON Schema of one line of a log, of a run file, and so on."""
 
 from __future__ import annotations
 
@@ -43,4 +43,59 @@ def _result() -> dict[str, Any]:
     return {"title": f"{SCHEMA} revision {REVISION}", **msgspec.json.schema(Result)}
 
 
-_SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {"log": _log, "run": _run, "result": _result}
+def _topology() -> dict[str, Any]:
+    from isim.scenario.topology.types import SCHEMA_VERSION, TopologyScenario
+
+    return {"title": f"isim topology, schemaVersion {SCHEMA_VERSION}", **msgspec.json.schema(TopologyScenario)}
+
+
+def _workload() -> dict[str, Any]:
+    from isim.plan.workload import SCHEMA, WORKLOAD
+    from isim.scenario.json_schema import block_schema
+
+    return block_schema(SCHEMA, WORKLOAD)
+
+
+def _plan() -> dict[str, Any]:
+    from isim.plan.types import PLAN_CONTRACT_REVISION, FrozenPlan
+
+    return {"title": f"frozen plan, contract revision {PLAN_CONTRACT_REVISION}", **msgspec.json.schema(FrozenPlan)}
+
+
+def _topology_run() -> dict[str, Any]:
+    from isim.analyze.topology import REVISION, SCHEMA, TopologyRun
+
+    return {"title": f"{SCHEMA} revision {REVISION}", **msgspec.json.schema(TopologyRun)}
+
+
+def _comparison() -> dict[str, Any]:
+    from isim.analyze.topology import COMPARISON_SCHEMA, REVISION, TopologyComparison
+
+    return {"title": f"{COMPARISON_SCHEMA} revision {REVISION}", **msgspec.json.schema(TopologyComparison)}
+
+
+def _execution_log() -> dict[str, Any]:
+    from isim.record.execution import REVISION, SCHEMA, AnyExecutionRecord
+
+    tree = msgspec.json.schema(AnyExecutionRecord)
+    return {"title": f"{SCHEMA} revision {REVISION}", "description": "One line of an execution log.", **tree}
+
+
+def _campaign() -> dict[str, Any]:
+    from isim.analyze.campaign import REVISION, SCHEMA, CampaignResult
+
+    return {"title": f"{SCHEMA} revision {REVISION}", **msgspec.json.schema(CampaignResult)}
+
+
+_SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
+    "log": _log,
+    "execution-log": _execution_log,
+    "campaign": _campaign,
+    "run": _run,
+    "result": _result,
+    "topology": _topology,
+    "topology-workload": _workload,
+    "topology-run": _topology_run,
+    "topology-comparison": _comparison,
+    "plan": _plan,
+}

@@ -151,10 +151,15 @@ class Record(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
     time_ns: Whole
 
 
-class Header(Record, kw_only=True, tag="header"):
-    RANK: ClassVar[int] = -1
+class Head(Record, kw_only=True):
+    """What the first record of any log says first: what the log is."""
+
     schema: str
     revision: Whole
+
+
+class Header(Head, kw_only=True, tag="header"):
+    RANK: ClassVar[int] = -1
     isim_version: str
     scenario_digest: str
     seed: Signed

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import ClassVar
 
 from isim.record.errors import IsimError
 
@@ -39,7 +41,7 @@ class Rule(StrEnum):
     END = "end"
 
 
-RULES: dict[Rule, str] = {
+RULES: dict[StrEnum, str] = {
     Rule.ENVELOPE: "numbers without gaps, times that never go back, one instant in order, a header first, an end last",
     Rule.HEADER: "a known schema and revision, and limits an engine can run with",
     Rule.ARRIVAL: "requests arrive in index order with a new id, at least one token each way and a prompt that adds up",
@@ -95,7 +97,7 @@ FREE_FIELDS: dict[tuple[str, str], str] = {
 class Mismatch(Exception):  # noqa: N818 - not yet an error for people, it lacks the record's place
     """What a checker found wrong; `Replay` adds where."""
 
-    def __init__(self, rule: Rule, expected: object, found: object) -> None:
+    def __init__(self, rule: StrEnum, expected: object, found: object) -> None:
         super().__init__(rule, expected, found)
         self.rule = rule
         self.expected = shown(expected)
@@ -106,8 +108,9 @@ class ReplayViolation(IsimError):  # noqa: N818 - its name in the architecture
     """The log tells of something the engine it describes could not have done. `sequence` is the first wrong record."""
 
     exit_code = 3
+    meanings: ClassVar[Mapping[StrEnum, str]] = RULES
 
-    def __init__(self, sequence: int, rule: Rule, expected: str, found: str) -> None:
+    def __init__(self, sequence: int, rule: StrEnum, expected: str, found: str) -> None:
         super().__init__(sequence, rule, expected, found)
         self.sequence = sequence
         self.rule = rule
@@ -116,7 +119,7 @@ class ReplayViolation(IsimError):  # noqa: N818 - its name in the architecture
 
     def __str__(self) -> str:
         return (
-            f"replay: record {self.sequence} breaks the rule {self.rule} ({RULES[self.rule]}): "
+            f"replay: record {self.sequence} breaks the rule {self.rule} ({self.meanings[self.rule]}): "
             f"expected {self.expected}, found {self.found}"
         )
 

@@ -6,16 +6,15 @@ it costs nothing in runs that print no report.
 
 from __future__ import annotations
 
-from io import StringIO
-
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from isim.analyze.schema import Distribution, LoadReason, LoadState, Rates, ReplayState, Result
+from isim.report.console import drawn, fitting
 from isim.report.text import (
     bar,
     bytes_text,
@@ -27,8 +26,6 @@ from isim.report.text import (
     time_text,
 )
 
-LEAST_WIDTH = 60
-MOST_WIDTH = 120
 _MOST_CLASSES = 16
 _CLASS_WIDTH = 20
 
@@ -57,21 +54,8 @@ def render(result: Result, *, width: int, color: bool = False, unicode: bool = T
 
     Without `color` it has no escape sequence; without `unicode` its own marks are ASCII.
     """
-    width = max(LEAST_WIDTH, min(MOST_WIDTH, width))
-    console = Console(
-        file=StringIO(),
-        width=width,
-        force_terminal=color,
-        color_system="standard" if color else None,
-        legacy_windows=False,
-        markup=False,
-        highlight=False,
-        emoji=False,
-    )
-    with console.capture() as capture:
-        console.print(_report(result, width, unicode))
-    lines = [line.rstrip() for line in capture.get().splitlines()]
-    return "\n".join(lines) + "\n"
+    width = fitting(width)
+    return drawn(_report(result, width, unicode), width=width, color=color)
 
 
 def _report(result: Result, width: int, unicode: bool) -> Group:

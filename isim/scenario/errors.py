@@ -24,15 +24,20 @@ class Place(msgspec.Struct, frozen=True, order=True):
 
 
 class Complaint(msgspec.Struct, frozen=True, order=True):
-    """One thing that is wrong. `path` is dotted, and empty where the whole file is meant."""
+    """One thing that is wrong. `path` is dotted, and empty where the whole file is meant.
+
+    `code` is the contract's name for what is wrong, in formats that have such names.
+    """
 
     place: Place
     path: str
     message: str
+    code: str = ""
 
     def text(self, file: str) -> str:
         path = f"{self.path}: " if self.path else ""
-        return f"{self.place.text(file)}: {path}{self.message}"
+        code = f" [{self.code}]" if self.code else ""
+        return f"{self.place.text(file)}: {path}{self.message}{code}"
 
 
 class ScenarioError(IsimError):

@@ -110,8 +110,8 @@ class Reading:
         self.complaints: list[Complaint] = []
         self._guesses = 0
 
-    def complain(self, place: Place, path: str, message: str) -> None:
-        self.complaints.append(Complaint(place, path, message))
+    def complain(self, place: Place, path: str, message: str, code: str = "") -> None:
+        self.complaints.append(Complaint(place, path, message, code))
 
     def nearest(self, word: str, known: list[str]) -> str:
         """`; did you mean "x"?` for the known words that begin with this one, or the nearest one, or nothing."""

@@ -1,4 +1,4 @@
-"""The run file as a JSON Schema (draft 2020-12), made from the tables that read it.
+"""The run file, and others read by such tables, as a JSON Schema (draft 2020-12) made from the tables.
 
 It describes form: keys, types, ranges of whole numbers, and the words for quantities. What compares two values, and
 that a quantity is whole in its canonical unit, only the loader checks.
@@ -16,8 +16,12 @@ Schema = dict[str, Any]
 
 def run_file_schema() -> Schema:
     """The schema of a run file of schema_version 1."""
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "isim run file, schema_version 1"}
-    return {**head, **_block(RUN_FILE)}
+    return block_schema("isim run file, schema_version 1", RUN_FILE)
+
+
+def block_schema(title: str, block: Block) -> Schema:
+    """The schema of a file that is one such block."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **_block(block)}
 
 
 def _of(kind: Kind | Block | OneOf | Named) -> Schema:

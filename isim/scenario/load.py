@@ -14,7 +14,8 @@ from isim.scenario.build import build_scenario
 from isim.scenario.errors import Place, ScenarioError
 from isim.scenario.fields import Block, Field, Named, OneOf, Reading
 from isim.scenario.figures import CONFIG_ENDING
-from isim.scenario.nodes import MAX_DEPTH, MAX_FILE_BYTES, Node, NodeKind, decode, parse, printable
+from isim.scenario.files import read_bytes
+from isim.scenario.nodes import MAX_DEPTH, RUN_FILE_LIMITS, Node, NodeKind, decode, parse, printable
 from isim.scenario.schema import RUN_FILE
 from isim.scenario.types import Scenario
 
@@ -25,15 +26,7 @@ def load_scenario(path: str | os.PathLike[str], sets: Sequence[str] = ()) -> Sce
     Raises ScenarioError with all complaints when file or overrides cannot be followed.
     """
     file = os.fspath(path)
-    reading = Reading(file)
-    try:
-        with open(file, "rb") as stream:
-            data = stream.read(MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "it cannot be opened"
-        reading.complain(Place(0, 1, 1), "", f"expected a run file, found none: {reason}")
-        raise ScenarioError(file, reading.complaints) from None
-    return read_scenario(data, file, sets)
+    return read_scenario(read_bytes(file, RUN_FILE_LIMITS), file, sets)
 
 
 def read_scenario(data: bytes, file: str, sets: Sequence[str] = ()) -> Scenario:

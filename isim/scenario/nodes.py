@@ -3,8 +3,8 @@
 ruamel.yaml's parser gives events with line and column; the tree is built from them here, without recursion, so
 that hostile files cost no more than long ones. Plain scalars are told apart by the core schema of YAML 1.2 (`yes`
 is a text, `010` is ten). Refused, with the place: more than one document, anchors and aliases, tags, keys that are
-not plain texts, duplicate keys, nesting beyond 24 levels, more than 2,000 values, files beyond 64 KiB,
-text that is not UTF-8, control characters.
+not plain texts, duplicate keys, nesting beyond 24 levels, text that is not UTF-8, control characters; and, for a run
+file, more than 2,000 values and files beyond 64 KiB. Other formats have other limits.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
+import msgspec
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.events import (
@@ -31,6 +32,17 @@ from isim.scenario.errors import Complaint, Place
 MAX_FILE_BYTES = 64 << 10
 MAX_DEPTH = 24
 MAX_NODES = 2000
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much of a file is read, and what it is called where it is empty."""
+
+    file_bytes: int = MAX_FILE_BYTES
+    nodes: int = MAX_NODES
+    noun: str = "a run file"
+
+
+RUN_FILE_LIMITS = Limits()
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _UNPRINTED = range(0x80, 0xA0), range(0x2028, 0x202A), range(0xD800, 0xE000), (0xFEFF, 0xFFFE, 0xFFFF)
@@ -89,10 +101,10 @@ def printable(text: str) -> str:
     return text if text.isprintable() else ascii(text)[1:-1]
 
 
-def decode(data: bytes, complaints: list[Complaint]) -> str | None:
+def decode(data: bytes, complaints: list[Complaint], limits: Limits = RUN_FILE_LIMITS) -> str | None:
     """The text of a file: UTF-8 with or without a byte order mark; None, and a complaint, if it cannot be YAML."""
-    if len(data) > MAX_FILE_BYTES:
-        message = f"expected a file of at most {MAX_FILE_BYTES} bytes, found more"
+    if len(data) > limits.file_bytes:
+        message = f"expected a file of at most {limits.file_bytes} bytes, found more"
         complaints.append(Complaint(Place(0, 1, 1), "", message))
         return None
     try:
@@ -115,14 +127,14 @@ def decode(data: bytes, complaints: list[Complaint]) -> str | None:
     return text
 
 
-def parse(text: str, complaints: list[Complaint], override: int = 0) -> Node | None:
+def parse(text: str, complaints: list[Complaint], override: int = 0, limits: Limits = RUN_FILE_LIMITS) -> Node | None:
     """The tree of the one document in `text`; None, after at least one complaint, where there is none to follow.
 
     A text that begins with `{` is taken as JSON, in which tabs may indent.
     """
     if text.lstrip().startswith("{"):
         text = text.replace("\t", " ")
-    return _Builder(complaints, override).build(text)
+    return _Builder(complaints, override, limits).build(text)
 
 
 def _first_unprintable(text: str) -> int | None:
@@ -146,8 +158,9 @@ class _Stop(Exception):  # noqa: N818 - internal marker
 
 
 class _Builder:
-    def __init__(self, complaints: list[Complaint], override: int) -> None:
+    def __init__(self, complaints: list[Complaint], override: int, limits: Limits) -> None:
         self._complaints = complaints
+        self._limits = limits
         self._override = override
         self._place = Place(override, 1, 1)
         self._root: Node | None = None
@@ -173,7 +186,7 @@ class _Builder:
         except _Stop:
             return None
         if self._root is None and len(self._complaints) == before:
-            self._complain("", "expected a run file, found no content")
+            self._complain("", f"expected {self._limits.noun}, found no content")
         return self._root
 
     def _events(self, text: str) -> Iterator[Any]:
@@ -242,8 +255,8 @@ class _Builder:
 
     def _add(self, node: Node) -> None:
         self._count += 1
-        if self._count > MAX_NODES:
-            self._stop(f"expected at most {MAX_NODES} values, found more")
+        if self._count > self._limits.nodes:
+            self._stop(f"expected at most {self._limits.nodes} values, found more")
         if not self._open:
             self._root = node
             return

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from enum import Enum
 from typing import Any
 
 import msgspec
 import pytest
+from mutations import could_be_read, kind_of, others
 from replay_examples import (
     EXAMPLES,
     aborted,
@@ -191,48 +190,8 @@ def test_a_log_without_its_end_is_fine_only_when_cut() -> None:
         replay.finish()
 
 
-def _others(value: Any) -> Iterator[Any]:
-    """Values of the same kind that are not this one."""
-    if isinstance(value, Enum):
-        yield from (other for other in type(value) if other is not value)
-    elif isinstance(value, bool):
-        yield not value
-    elif isinstance(value, int):
-        yield from (value + 1, value - 1)
-    elif value is None:
-        yield from (0, 1)
-    elif isinstance(value, str):
-        yield value + "x"
-    elif isinstance(value, list):
-        if value:
-            yield value[:-1]
-            yield [*value, value[-1]]
-            yield from ([*value[:-1], other] for other in _others(value[-1]))
-        else:
-            yield from ([0], [(0, 1)], [(0, 0, 1)])
-    elif isinstance(value, tuple):
-        for place, part in enumerate(value):
-            yield from ((*value[:place], other, *value[place + 1 :]) for other in _others(part))
-
-
 GIVEN = {("turn", "duration_ns"), ("stretch", "durations_ns")}
 """Facts the log states: a wrong one is noticed where it collides with what follows from it, not before."""
-
-
-def _kind(record: type[AnyRecord] | AnyRecord) -> str:
-    tag = record.__struct_config__.tag
-    assert isinstance(tag, str)
-    return tag
-
-
-def _could_be_read(record: AnyRecord, field: str, value: Any) -> bool:
-    """Whether a log with this value would get past the codec."""
-    told = {**msgspec.to_builtins(record), field: msgspec.to_builtins(value)}
-    try:
-        msgspec.convert(told, type(record))
-    except msgspec.ValidationError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -240,11 +199,11 @@ def test_every_field_of_every_record_is_checked(name: str) -> None:
     records = EXAMPLES[name]()
     for place, record in enumerate(records):
         for field in record.__struct_fields__:
-            key = (_kind(record), field)
+            key = (kind_of(record), field)
             if key in FREE_FIELDS:
                 continue
-            for value in _others(getattr(record, field)):
-                if not _could_be_read(record, field, value):
+            for value in others(getattr(record, field)):
+                if not could_be_read(record, field, value):
                     continue
                 error = violation(changed(records, place, **{field: value}))
                 assert error is not None, (place, field, value)
@@ -254,7 +213,7 @@ def test_every_field_of_every_record_is_checked(name: str) -> None:
 def test_the_examples_hold_every_kind_and_the_free_fields_exist() -> None:
     kinds = {type(record) for make in EXAMPLES.values() for record in make()}
     assert kinds == set(KINDS)
-    fields = {(_kind(kind), field) for kind in KINDS for field in kind.__struct_fields__}
+    fields = {(kind_of(kind), field) for kind in KINDS for field in kind.__struct_fields__}
     assert set(FREE_FIELDS) <= fields
     assert all(reason for reason in FREE_FIELDS.values())
 

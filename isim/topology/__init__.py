@@ -1,0 +1,1 @@
+"""What follows from a topology scenario alone: its index, validation, memory ledger, routes. Pure."""
