@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from isim.record.files import open_input, reason_of
 from isim.scenario.build import build_scenario
 from isim.scenario.errors import Place, ScenarioError
 from isim.scenario.fields import Block, Field, Named, OneOf, Reading
@@ -27,11 +28,10 @@ def load_scenario(path: str | os.PathLike[str], sets: Sequence[str] = ()) -> Sce
     file = os.fspath(path)
     reading = Reading(file)
     try:
-        with open(file, "rb") as stream:
+        with open_input(file) as stream:
             data = stream.read(MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "it cannot be opened"
-        reading.complain(Place(0, 1, 1), "", f"expected a run file, found none: {reason}")
+    except OSError as error:
+        reading.complain(Place(0, 1, 1), "", f"expected a run file, found none: {reason_of(error)}")
         raise ScenarioError(file, reading.complaints) from None
     return read_scenario(data, file, sets)
 

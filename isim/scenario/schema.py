@@ -7,7 +7,14 @@ percentages, quantities carry their units, and a key that is in no table is an e
 from __future__ import annotations
 
 from isim.model.spec import DTYPE_ALIASES, Dtype
-from isim.record.records import EngineVersion, RoutingPolicy, SchedulingPolicy, TieBreak
+from isim.record.records import (
+    MOST_BLOCK_TOKENS,
+    MOST_ENGINES,
+    EngineVersion,
+    RoutingPolicy,
+    SchedulingPolicy,
+    TieBreak,
+)
 from isim.scenario.fields import BOOLEAN, TEXT, Block, Field, OneOf, choice, quantity, share, whole
 from isim.scenario.presets.gpus import LinkKind
 from isim.scenario.schema_workload import SLO, WORKLOAD
@@ -112,7 +119,7 @@ ENGINE = Block(
         ),
         "max_num_seqs": Field(COUNT, "Most requests that run at once.", rule="vLLM's default for the GPU"),
         "max_num_batched_tokens": Field(TOKENS, "Token budget of a step.", rule="vLLM's default for the GPU"),
-        "block_size": Field(whole(1, 1 << 20), "Tokens in a KV block.", default=16),
+        "block_size": Field(whole(1, MOST_BLOCK_TOKENS), "Tokens in a KV block.", default=16),
         "enable_prefix_caching": Field(BOOLEAN, "Whether KV blocks are shared by equal prefixes.", default=True),
         "enable_chunked_prefill": Field(BOOLEAN, "Whether a prompt may be computed over several steps.", default=True),
         "long_prefill_token_threshold": Field(
@@ -204,7 +211,7 @@ RUN_FILE = Block(
         "hardware": Field(HARDWARE, "What the engine runs on.", required=True),
         "model": Field(MODEL, "The model served.", required=True),
         "engine": Field(ENGINE, "The engine, in vLLM's names."),
-        "replicas": Field(whole(1, 1024), "Equal engines, each on GPUs of its own.", default=1),
+        "replicas": Field(whole(1, MOST_ENGINES), "Equal engines, each on GPUs of its own.", default=1),
         "router": Field(ROUTER, "How requests find their replica."),
         "clients": Field(CLIENTS, "Who sends the requests."),
         "workload": Field(WORKLOAD, "What is served.", required=True),

@@ -275,8 +275,11 @@ class _Twice(ValueError):  # noqa: N818 - internal marker
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise _Twice(next(name for name in names if names.count(name) > 1))
+        seen: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in seen:
+                raise _Twice(name)
+            seen[name] = value
     return fields
 
 
