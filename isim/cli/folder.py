@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
+from isim.cli.output import say
 from isim.record.errors import IsimError
 from isim.record.files import reason_of
 
@@ -70,9 +71,11 @@ class OutFolder:
                 raise OutputError(f"{self.final}: {problem.strerror}; the result is in {self.unfinished}") from None
         elif isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
             self._remove()
-            raise OutputError(f"{self.unfinished}: cannot be written: {error.strerror}") from error
+            raise OutputError(f"{self.unfinished}: cannot be written: {reason_of(error)}") from error
         elif isinstance(error, IsimError) and error.exit_code == OutputError.exit_code:
             self._remove()
+        else:
+            say(f"kept: {self.unfinished}, as far as it was written")
 
     def _remove(self) -> None:
         """As far as that is possible: what is left is still called unfinished."""
