@@ -38,6 +38,7 @@ UNPUBLISHED = choice({what.value: what for what in UnpublishedRate})
 COUNT = whole(1)
 TOKENS = whole(1, TOKENS_MAX)
 SOME_BYTES = quantity(Dimension.BYTES, 1)
+RESERVED_BYTES = quantity(Dimension.BYTES)
 BANDWIDTH = quantity(Dimension.BANDWIDTH, 1)
 DURATION = quantity(Dimension.DURATION)
 PRICE = quantity(Dimension.PRICE)
@@ -110,6 +111,20 @@ MODEL = Block(
     short="name",
 )
 
+_ESTIMATE = "isim's estimate"
+RESERVED = Block(
+    {
+        "peak_activation": Field(RESERVED_BYTES, "Activation peak of the profiling run.", rule=_ESTIMATE),
+        "non_torch": Field(
+            RESERVED_BYTES, "What lies outside PyTorch's allocator, communicators included.", rule=_ESTIMATE
+        ),
+        "cuda_graphs": Field(
+            RESERVED_BYTES, "Set aside for CUDA graphs; 0 B for engines that do not, 0.19 and before.", rule=_ESTIMATE
+        ),
+    },
+    "Memory of each GPU that an engine measured and that no KV block gets, as vLLM's log says.",
+)
+
 ENGINE = Block(
     {
         "version": Field(VERSION, "The vLLM whose scheduler is followed; 0.20 is 0.21.", default=EngineVersion.V021),
@@ -134,6 +149,7 @@ ENGINE = Block(
         "num_gpu_blocks_override": Field(
             whole(2), "KV blocks instead of what the memory holds, the null block included.", nullable=True
         ),
+        "reserved_memory": Field(RESERVED, "What the engine measured that no KV block gets.", rule="isim's estimates"),
         "max_model_len": Field(whole(2, TOKENS_MAX), "Most tokens of prompt and output.", rule="the model's limit"),
         "scheduling_policy": Field(POLICY, "Order of the waiting requests.", default=SchedulingPolicy.FCFS),
     },
