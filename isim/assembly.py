@@ -18,6 +18,7 @@ from isim.policy.vllm.pool import BlockPool
 from isim.policy.vllm.scheduler import Scheduler
 from isim.record.log import Log
 from isim.record.records import EngineLimits, GroupLimits, RouterFacts
+from isim.scenario.reserved import ReservedMemory
 from isim.scenario.types import Linear, Roofline, Scenario, UnpublishedRate
 from isim.serve.arrivals import send
 from isim.serve.census import Census
@@ -149,6 +150,7 @@ def _capacity(scenario: Scenario) -> KvCapacity:
         max_model_len=engine.max_model_len,
         num_gpu_blocks_override=engine.num_gpu_blocks_override,
         expert_parallel=engine.enable_expert_parallel is True,
+        reserved=engine.reserved_memory or ReservedMemory(),
     )
     return kv_capacity(scenario.model.spec, scenario.hardware.gpu, _precision(scenario), limits)
 

@@ -9,6 +9,10 @@ from test_analyze_collect import naive
 from toy_facts import analysis_of
 from workload_fuzz import finite_runs, quoted_ids
 
+from isim.analyze.collect import Collector
+from isim.analyze.latency import token_counts
+from isim.analyze.visible import first_visible_ns
+
 BATCHES = 4
 CASES = 100
 
@@ -41,6 +45,10 @@ def test_every_latency_and_count(batch: int) -> None:
             ],
             latency.itl_ns,
         )
+        naive(
+            (outcome.token_ns[0] - starts[request.id] for request, outcome in done),
+            latency.prefill_ns,
+        )
         counts = result.counts
         assert counts.completed == len(done), seed
         assert counts.preemptions == len(slow.preempted), seed
@@ -49,3 +57,19 @@ def test_every_latency_and_count(batch: int) -> None:
         assert counts.resumed_hit_tokens == sum(a.hit_tokens for _, outcome in done for a in outcome.admissions[1:])
         assert result.steps.total == len(slow.steps), seed
         assert single.kv.high_water_blocks == slow.max_blocks_used, seed
+
+
+@pytest.mark.parametrize("hidden", [0, 1, 7])
+def test_p46_the_first_visible_token_is_the_one_after_the_reasoning(hidden: int) -> None:
+    """Wherever pauses fall: the time of token number `hidden`, counted from 0, of each request that has so many."""
+    seen = late = 0
+    for seed, (limits, asked, coefficients), slow in finite_runs(range(CASES)):
+        collector = Collector()
+        collector.read(play(limits, as_requests(asked, quoted_ids(asked)), coefficients).records)
+        collector.finish()
+        found = first_visible_ns(collector, dict.fromkeys(range(len(asked)), hidden), token_counts(collector.requests))
+        times = {index: slow.requests[request.id].token_ns for index, request in enumerate(asked)}
+        assert found == {index: given[hidden] for index, given in times.items() if len(given) > hidden}, seed
+        seen += len(found)
+        late += len(collector.requests.late_step)
+    assert seen > 100 and late > 100

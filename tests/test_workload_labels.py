@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -47,7 +48,7 @@ def test_a_worked_file(tmp_path: Path) -> None:
         Request(0, "a", 10**9, 10, 2, 0, (("sys", 0, 4), ("s:s", 0, 6)), True, "s", "chat"),
         Request(1, "b", 10**9, 14, 2, 0, prompt, False, "s", None, 9),
     ]
-    assert trace.labels == {0: ("chat", "s", None), 1: (None, "s", 9)}
+    assert trace.labels == {0: ("chat", "s", None, None), 1: (None, "s", 9, None)}
     assert trace.assumptions == [
         "server_input_tokens: the server's count is used for 1 requests, 14 prompt tokens where the client counted 9"
     ]
@@ -73,6 +74,8 @@ def test_a_worked_csv(tmp_path: Path) -> None:
             {"server_input_tokens": 4, "prefix_id": "s", "prefix_tokens": 5},
             "key prefix_tokens: expected a whole number",
         ),
+        ({"reasoning_tokens": 3}, "key reasoning_tokens: expected a whole number from 0 to output_tokens (2)"),
+        ({"reasoning_tokens": -1}, "key reasoning_tokens: expected a whole number from 0"),
         ({"session": 5}, "key session: expected text"),
         ({"session": "a\n"}, "key session: expected 1 to 256 printable characters"),
         ({"class": "x" * 257}, "key class: expected 1 to 256 printable characters"),
@@ -135,6 +138,9 @@ def request_lists(draw: st.DrawFn) -> list[Request]:
             draw(st.none() | TEXT),
             draw(st.none() | TEXT),
             draw(st.none() | st.integers(1, 10**9)),
+        )
+        request = msgspec.structs.replace(
+            request, reasoning_tokens=draw(st.none() | st.integers(0, request.output_tokens))
         )
         requests.append(request)
     return requests

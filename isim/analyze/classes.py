@@ -37,7 +37,7 @@ def outcomes(
         duration_ns=max(0, duration_ns),
     )
     members: dict[str, list[int]] = {}
-    for request, (name, _, _) in labels.items():
+    for request, (name, _, _, _) in labels.items():
         if name is not None:
             members.setdefault(name, []).append(request)
     classes = [_one(collector, slo, measured, (name, members[name])) for name in sorted(members)]

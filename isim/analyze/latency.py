@@ -1,4 +1,4 @@
-"""How long requests waited for what: five distributions over the measured requests.
+"""How long requests waited for what: six distributions over the measured requests.
 
 A request is measured when it completed and did not arrive in the warm-up. The pool of gaps between tokens has
 n - 1 members for a request of n tokens, which may be millions; so it is not listed. All requests that got a token
@@ -34,7 +34,7 @@ def token_counts(requests: RequestColumns) -> list[int]:
 def latency(
     collector: Collector, counts: Sequence[int], first_measured: int, statuses: Sequence[int] | None = None
 ) -> Latency:
-    """The five distributions; `counts` is of `token_counts`, requests below `first_measured` are warm-up.
+    """The six distributions; `counts` is of `token_counts`, requests below `first_measured` are warm-up.
 
     `statuses` takes the place of the collected ones: who is not completed in it is not measured.
     """
@@ -50,6 +50,7 @@ def latency(
         strict=True,
     )
     queue: list[int] = []
+    prefill: list[int] = []
     ttft: list[int] = []
     tpot: list[int] = []
     e2e: list[int] = []
@@ -58,6 +59,7 @@ def latency(
         if status != _COMPLETED:
             continue
         queue.append(start_ns - arrival_ns)
+        prefill.append(first_ns - start_ns)
         ttft.append(first_ns - arrival_ns)
         e2e.append(finish_ns - arrival_ns)
         if tokens > 1:
@@ -69,8 +71,9 @@ def latency(
         "tpot_ns": distribution(tpot),
         "e2e_ns": distribution(e2e),
         "queue_ns": distribution(queue),
+        "prefill_ns": distribution(prefill),
     }
-    del queue, ttft, tpot, e2e  # the pool is as large again
+    del queue, prefill, ttft, tpot, e2e  # the pool is as large again
     pool: dict[int, array[int]] = {}
     for engine in range(len(collector.engines)):
         _pool_gaps(collector, engine, first_measured, (statuses, pool))

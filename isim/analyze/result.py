@@ -16,6 +16,7 @@ from isim.analyze.schema import (
     Busy,
     Counts,
     Digests,
+    Distribution,
     Kv,
     KvDerivation,
     ReplayState,
@@ -69,6 +70,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: Sequence[int]
     first_measured: int
     labels: Mapping[int, Label]
+    visible_ns: Mapping[int, int]
 
 
 def analyze(collector: Collector, facts: Facts) -> Analysis:
@@ -90,6 +92,14 @@ def analyze(collector: Collector, facts: Facts) -> Analysis:
         from isim.analyze.classes import outcomes  # only who promises something, or tells classes apart, pays for it
 
         slo, classes = outcomes(collector, facts.slo, labels, found, (counts, cut.first_measured, end_ns - steady_ns))
+    reasoning = {who: tokens for who, (_, _, _, tokens) in labels.items() if tokens is not None}
+    visible_ns: dict[int, int] = {}
+    visible: Distribution | None = None
+    if reasoning:
+        from isim.analyze.visible import first_visible_ns, visible_distribution
+
+        visible_ns = first_visible_ns(collector, reasoning, counts)
+        visible = visible_distribution(collector, visible_ns, cut.first_measured)
     result = Result(
         schema=SCHEMA,
         revision=REVISION,
@@ -120,9 +130,16 @@ def analyze(collector: Collector, facts: Facts) -> Analysis:
         load=load(collector, cut, last_ns, facts.capacity.usable_blocks),
         slo=slo,
         classes=classes,
+        first_visible_ns=visible,
     )
-    first = cut.first_measured
-    return Analysis(result=result, collector=collector, output_tokens=counts, first_measured=first, labels=labels)
+    return Analysis(
+        result=result,
+        collector=collector,
+        output_tokens=counts,
+        first_measured=cut.first_measured,
+        labels=labels,
+        visible_ns=visible_ns,
+    )
 
 
 def encode(result: Result) -> bytes:
@@ -156,7 +173,7 @@ def _counts(collector: Collector, tokens: Sequence[int], cut: WarmUpCut, labels:
 
 
 def _client_tokens(requests: RequestColumns, labels: Mapping[int, Label]) -> int | None:
-    clients = {request: client for request, (_, _, client) in labels.items() if client is not None}
+    clients = {request: client for request, (_, _, client, _) in labels.items() if client is not None}
     if not clients:
         return None
     counted = zip(requests.input_tokens, requests.status, strict=True)

@@ -134,6 +134,13 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ]
     e2e_ns: Annotated[Distribution, Meta(description="Arrival to the end of the step that gave the last token.")]
     queue_ns: Annotated[Distribution, Meta(description="Arrival to the start of the first step that schedules it.")]
+    prefill_ns: Annotated[
+        Distribution,
+        Meta(
+            description="From there to the first token, preemptions included. TTFT is queue + prefill: nothing outside "
+            "the engine is modelled."
+        ),
+    ]
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -312,3 +319,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     load: Load
     slo: Annotated[SloOutcome | None, Meta(description="Null where nothing was promised.")] = None
     classes: Annotated[list[RequestClass], Meta(description="By name; empty where no request has a class.")] = []
+    first_visible_ns: Annotated[
+        Distribution | None,
+        Meta(
+            description="Arrival to the first token after the reasoning ones, of measured requests that have one; null "
+            "where no request says how much of its output is reasoning."
+        ),
+    ] = None

@@ -5,7 +5,8 @@ Columns: `request` (index), `id`, `status` (completed, rejected, unfinished, abo
 schedules it), `first_token_ns`, `finish_ns`, `queue_ns`, `ttft_ns`, `tpot_ns`, `e2e_ns`, `input_tokens`,
 `asked_tokens` (output tokens asked for), `output_tokens` (delivered), `hit_tokens` (found in the prefix cache at its
 first admission), `preemptions`, `class`, `session`, `client_input_tokens` (the client's count, where `input_tokens` is
-the server's). What is not defined is empty.
+the server's), `reasoning_tokens` (of the output, before the visible ones), `first_visible_ns` (when the first token
+after them came). What is not defined is empty.
 """
 
 from __future__ import annotations
@@ -40,11 +41,13 @@ COLUMNS = (
     "class",
     "session",
     "client_input_tokens",
+    "reasoning_tokens",
+    "first_visible_ns",
 )
 
 _STATUS = {status.value: status.name.lower() for status in Status}
 
-_NO_LABEL = (None, None, None)
+_NO_LABEL = (None, None, None, None)
 
 Cell = int | str | None
 
@@ -91,4 +94,5 @@ def _rows(analysis: Analysis) -> Iterator[tuple[Cell, ...]]:
             requests.hit_tokens[request],
             requests.preemptions[request],
             *labels.get(request, _NO_LABEL),
+            analysis.visible_ns.get(request),
         )

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
+from isim.cli.output import say
 from isim.record.errors import IsimError
+from isim.record.files import reason_of
 
 RESULT = "result.json"
 REQUESTS = "requests.csv"
 LOG = "log.jsonl.zst"
 SCENARIO = "scenario.yaml"
+UNFINISHED = ".unfinished"
 _NAMES = (RESULT, REQUESTS, LOG, SCENARIO)
 
 
@@ -32,8 +35,9 @@ class OutFolder:
     """
 
     def __init__(self, out: str) -> None:
-        self.final = Path(os.path.abspath(out))
-        self.unfinished = self.final.with_name(self.final.name + ".unfinished") if self.final.name else self.final
+        path = os.path.abspath(out)
+        self.final = Path(os.path.realpath(path) if os.path.isdir(path) else path)
+        self.unfinished = self.final.with_name(self.final.name + UNFINISHED) if self.final.name else self.final
 
     def path(self, name: str) -> Path:
         return self.unfinished / name
@@ -41,18 +45,21 @@ class OutFolder:
     def __enter__(self) -> OutFolder:
         final, unfinished = self.final, self.unfinished
         try:
-            if final.exists() and (not final.is_dir() or any(final.iterdir())):
+            if os.path.lexists(final) and (not final.is_dir() or any(final.iterdir())):
                 raise OutputError(
                     f"{final}: expected a new or empty folder, found something; remove it or name another"
                 )
             final.parent.mkdir(parents=True, exist_ok=True)
             unfinished.mkdir()
-        except FileExistsError:
+        except FileExistsError as error:
+            if error.filename != str(unfinished):
+                raise OutputError(f"{error.filename}: expected a folder to write into, found a file") from None
             raise OutputError(
                 f"{unfinished}: found what a run that was stopped, or still runs, has written; remove it first"
             ) from None
-        except OSError as error:
-            raise OutputError(f"{final}: cannot be written: {error.strerror}") from None
+        except (OSError, ValueError) as error:
+            reason = reason_of(error) if isinstance(error, OSError) else "no folder can have this name"
+            raise OutputError(f"{_printable(final)}: cannot be written: {reason}") from None
         return self
 
     def __exit__(
@@ -65,14 +72,18 @@ class OutFolder:
                 raise OutputError(f"{self.final}: {problem.strerror}; the result is in {self.unfinished}") from None
         elif isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
             self._remove()
-            raise OutputError(f"{self.unfinished}: cannot be written: {error.strerror}") from error
+            raise OutputError(f"{self.unfinished}: cannot be written: {reason_of(error)}") from error
         elif isinstance(error, IsimError) and error.exit_code == OutputError.exit_code:
             self._remove()
+        else:
+            say(f"kept: {self.unfinished}, as far as it was written")
 
     def _remove(self) -> None:
-        for name in _NAMES:
-            self.path(name).unlink(missing_ok=True)
-        self.unfinished.rmdir()
+        """As far as that is possible: what is left is still called unfinished."""
+        with suppress(OSError):
+            for name in _NAMES:
+                self.path(name).unlink(missing_ok=True)
+            self.unfinished.rmdir()
 
 
 @contextmanager
@@ -92,3 +103,7 @@ def new_file(path: str) -> Iterator[str]:
         os.rename(unfinished, path)
     except OSError as error:
         raise OutputError(f"{error.filename or path}: cannot be written: {error.strerror}") from None
+
+
+def _printable(path: Path) -> str:
+    return str(path) if str(path).isprintable() else ascii(str(path))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import msgspec
 
 from isim.analyze.schema import REVISION, SCHEMA, Result
-from isim.cli.folder import RESULT
+from isim.cli.folder import RESULT, UNFINISHED
 from isim.cli.output import columns, emit, supports_color, supports_unicode
 from isim.record.errors import IsimError
+from isim.record.files import open_input, reason_of
+from isim.record.json_text import JsonError, decode_json
+
+MAX_BYTES = 16 << 20
 
 
 class ResultError(IsimError):
@@ -38,24 +43,33 @@ def print_report(result: Result) -> None:
 
 def read_result(directory: Path) -> Result:
     """The result in this folder of a run, or in this file."""
-    path = directory / RESULT if directory.is_dir() else directory
+    path = directory / RESULT if os.path.isdir(directory) else directory
+    where = str(path) if str(path).isprintable() else ascii(str(path))
     try:
-        data = path.read_bytes()
+        with open_input(path) as stream:
+            data = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise ResultError(
-            f"{path}: expected a {RESULT} as `isim run --out` writes it: {error.strerror}{_hint(directory)}"
+            f"{where}: expected a {RESULT} as `isim run --out` writes it: {reason_of(error)}{_hint(directory)}"
         ) from None
+    if len(data) > MAX_BYTES:
+        raise ResultError(f"{where}: expected a {RESULT} of at most {MAX_BYTES} bytes, found more")
     try:
-        kind = msgspec.json.decode(data, type=_Kind)
+        text, _ = decode_json(data)
+    except JsonError as error:
+        raise ResultError(f"{where}:{error.line}:{error.column}: not a result of isim: {error}") from None
+    try:
+        kind = msgspec.json.decode(text, type=_Kind)
         if (kind.schema, kind.revision) != (SCHEMA, REVISION):
             raise ResultError(
-                f"{path}: expected schema {SCHEMA} revision {REVISION}, found {kind.schema} {kind.revision}"
+                f"{where}: expected schema {SCHEMA} revision {REVISION}, found {kind.schema} {kind.revision}"
             )
-        return msgspec.json.decode(data, type=Result)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ResultError(f"{path}: not a result of isim: {error}") from None
+        return msgspec.json.decode(text, type=Result)
+    except msgspec.DecodeError as error:
+        raise ResultError(f"{where}: not a result of isim: {error}") from None
 
 
 def _hint(directory: Path) -> str:
-    unfinished = directory.with_name(directory.name + ".unfinished") if directory.name else directory
-    return f"; {unfinished} is of a run that did not end" if unfinished != directory and unfinished.is_dir() else ""
+    unfinished = directory.with_name(directory.name + UNFINISHED) if directory.name else directory
+    found = unfinished != directory and os.path.isdir(unfinished)
+    return f"; {unfinished} is of a run that did not end" if found else ""

@@ -3,7 +3,8 @@
 The formula is the engine's own: ceil(utilization * total memory as the driver reports it), less weights, less the peak
 of activations in a dummy run of a full token budget and a full batch of sampled requests, less growth outside the
 allocator, less CUDA graphs. The engine measures the last three on the machine. Here they are estimates from declared
-factors, so a derived pool is `heuristic`; a measured `num_gpu_blocks` given as an override is better.
+factors, so a derived pool is `heuristic`; what an engine printed of them can be given instead
+(`engine.reserved_memory`), and a measured `num_gpu_blocks` given as an override is better still.
 
 The peak of the dummy run is the greater of two moments: in a layer, where residual, gate and up and their product
 live together, and in the sampler, where each logit of a full batch lives as model dtype, as float32, sorted, with
@@ -15,6 +16,7 @@ from __future__ import annotations
 import math
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from isim.cost.base import CostError
 from isim.cost.graphs import capture_sizes
@@ -22,7 +24,9 @@ from isim.model.arithmetic import legal_tensor_parallel, rank_kv_bytes_per_token
 from isim.model.spec import Confidence, ModelSpec, Precision
 from isim.record.errors import IsimError
 from isim.scenario.presets.gpus import GpuSpec
+from isim.scenario.reserved import ReservedMemory
 
+_Rows = tuple[tuple[str, int], ...]
 _MIB = 1 << 20
 _GIB = 1 << 30
 
@@ -42,6 +46,7 @@ class MemoryLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_model_len: int
     num_gpu_blocks_override: int | None = None
     expert_parallel: bool = False
+    reserved: ReservedMemory = ReservedMemory()
 
 
 class MemoryFactors(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,26 +121,48 @@ def _activation_bytes(model: ModelSpec, precision: Precision, limits: MemoryLimi
 
 def _derivation(
     model: ModelSpec, gpu: GpuSpec, precision: Precision, limits: MemoryLimits, factors: MemoryFactors
-) -> tuple[tuple[str, int], ...]:
+) -> _Rows:
     ranks = limits.tensor_parallel_size
     weights = rank_weights(model, ranks, precision, limits.expert_parallel).total_bytes
     rotation = model.max_position_embeddings * model.head_dim * precision.model.bits // 8
-    graphs = len(capture_sizes(limits.max_num_seqs, limits.max_num_batched_tokens)) * model.num_hidden_layers
+    graph_bytes = factors.graph_bytes_per_size_and_layer * model.num_hidden_layers
+    graph_bytes *= len(capture_sizes(limits.max_num_seqs, limits.max_num_batched_tokens))
+    given = limits.reserved
     share = limits.gpu_memory_utilization
     rows = [
         (f"the engine's share: ceil({share} x {gpu.memory_bytes})", math.ceil(share * gpu.memory_bytes)),
         (f"weights on each of {ranks} rank(s), {precision.weights}", -weights),
         ("table of rotary positions", -rotation),
-        (
-            "peak activation of a full-budget dummy run (estimate)",
-            -_activation_bytes(model, precision, limits, factors),
+        _row(
+            "peak activation of a full-budget dummy run",
+            _activation_bytes(model, precision, limits, factors),
+            given.peak_activation_bytes,
         ),
-        ("growth outside the allocator (estimate)", -factors.growth_bytes),
-        ("CUDA graphs (estimate)", -graphs * factors.graph_bytes_per_size_and_layer),
+        _row("growth outside the allocator", factors.growth_bytes, given.non_torch_bytes),
     ]
-    if ranks > 1:
-        rows.insert(5, ("communicators (estimate)", -factors.communicator_bytes))
-    return tuple(rows)
+    if ranks > 1 and given.non_torch_bytes is UNSET:
+        rows.append(_row("communicators", factors.communicator_bytes))
+    return (*rows, _row("CUDA graphs", graph_bytes, given.cuda_graphs_bytes))
+
+
+def _row(what: str, estimate_bytes: int, given_bytes: int | UnsetType = UNSET) -> tuple[str, int]:
+    """What is taken off."""
+    if isinstance(given_bytes, int):
+        return f"{what} (given)", -given_bytes
+    return f"{what} (estimate)", -estimate_bytes
+
+
+def _given_notes(limits: MemoryLimits, rows: _Rows, estimated: _Rows) -> list[str]:
+    """What the run file gives, beside what would have been estimated of it."""
+    instead = {label.partition(" (")[0]: amount for label, amount in estimated}
+    if isinstance(limits.reserved.non_torch_bytes, int):
+        instead["growth outside the allocator"] += instead.get("communicators", 0)
+    found = []
+    for label, amount in rows:
+        what, _, how = label.partition(" (")
+        if how == "given)":
+            found.append(f"engine.reserved_memory: {what} {-amount} B is used; estimated: {-instead[what]} B")
+    return found
 
 
 def _blocks(model: ModelSpec, precision: Precision, limits: MemoryLimits) -> tuple[int, int, list[str]]:
@@ -152,7 +179,7 @@ def _gib(size_bytes: int) -> str:
     return f"{size_bytes / _GIB:.2f} GiB"
 
 
-def _no_room(model: ModelSpec, gpu: GpuSpec, limits: MemoryLimits, rows: tuple[tuple[str, int], ...]) -> CapacityError:
+def _no_room(model: ModelSpec, gpu: GpuSpec, limits: MemoryLimits, rows: _Rows) -> CapacityError:
     ranks, expert_parallel = limits.tensor_parallel_size, limits.expert_parallel
     share = rows[0][1]
     what, most = min(rows[1:], key=lambda row: row[1])
@@ -181,7 +208,11 @@ def kv_capacity(
     """
     _check(limits)
     block_bytes, longest_blocks, notes = _blocks(model, precision, limits)
-    rows = _derivation(model, gpu, precision, limits, factors or MemoryFactors())
+    factors = factors or MemoryFactors()
+    rows = _derivation(model, gpu, precision, limits, factors)
+    if limits.reserved != ReservedMemory():
+        unmeasured = msgspec.structs.replace(limits, reserved=ReservedMemory())
+        notes += _given_notes(limits, rows, _derivation(model, gpu, precision, unmeasured, factors))
     left = sum(amount for _, amount in rows)
     derived = left // block_bytes if left >= 2 * block_bytes else None
     override = limits.num_gpu_blocks_override

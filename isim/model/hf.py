@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from isim.model.hf_config import Config, ConfigError, open_config, read_json, short_path
+from isim.model.hf_config import Config, ConfigError, open_config, read_object, short_path
 from isim.model.hf_keys import FAMILIES, MTP_KEYS, NO_COST, NOT_SUPPORTED_TYPES, ONLY, STATE_PREFIXES, Family
 from isim.model.hf_layers import read_layers
 from isim.model.hf_quant import KEY, read_quantization
@@ -23,6 +23,7 @@ from isim.model.spec import DTYPE_ALIASES, Dtype, ModelSpec, Source
 MAX_LAYERS = 10_000
 MAX_HEADS = 100_000
 _PENALTIES = {"repetition_penalty": 1, "min_p": 0, "typical_p": 1}
+_SAMPLING_MOST = {"top_k": 10**9, "repetition_penalty": 10**9}
 _STRETCHED = ("linear", "dynamic", "yarn")
 """Kinds of rotary scaling for which vLLM takes another longest sequence than max_position_embeddings."""
 
@@ -179,15 +180,13 @@ def _longest(config: Config, family: Family) -> int:
     return stretched
 
 
-def _beside(config: Config, file: str) -> dict[str, Any] | None:
-    """A JSON object in a file beside the config; None where there is no such file."""
+def _beside(config: Config, file: str) -> Config | None:
+    """The JSON object in a file beside the config; None where there is no such file."""
     path = os.path.join(os.path.dirname(config.path), file)
-    if not os.path.isfile(path):
+    if not os.path.lexists(path):
         return None
-    _, found = read_json(path)
-    if type(found) is not dict:
-        raise ConfigError(f"{path}:1:1: expected an object, found something else")
-    return found
+    text, values = read_object(path)
+    return Config(path, text, values, values, "")
 
 
 def _beside_quantization(config: Config) -> None:
@@ -196,7 +195,7 @@ def _beside_quantization(config: Config) -> None:
         return
     found = _beside(config, "hf_quant_config.json")
     if found is not None:
-        config.values[KEY] = {"quant_method": "modelopt", **found}
+        config.values[KEY] = {"quant_method": "modelopt", **found.values}
         config.raw(KEY)
 
 
@@ -209,16 +208,18 @@ def _sampling(config: Config) -> tuple[bool, str]:
         return False, f"no {file} beside the config"
     numbers = {}
     for key, neutral in (("top_p", 1), ("top_k", 0), *_PENALTIES.items()):
-        value = found.get(key)
+        value = found.raw(key)
         value = neutral if value is None else value
-        if type(value) not in (int, float):
-            raise ConfigError(f"{os.path.join(os.path.dirname(config.path), file)}: {key}: expected a number")
+        least, most = -1 if key == "top_k" else 0, _SAMPLING_MOST.get(key, 1)
+        if type(value) not in (int, float) or not least <= value <= most:
+            raise found.error(key, value, f"a number from {least} to {most}")
         numbers[key] = value
     for key, neutral in _PENALTIES.items():
         if numbers[key] != neutral:
             config.assume("", f"{file} sets {key} to {numbers[key]}, which costs nothing here")
-    if found.get("max_new_tokens") is not None:
-        config.assume("", f"{file} sets max_new_tokens to {found['max_new_tokens']}; the workload's lengths are used")
+    if found.raw("max_new_tokens") is not None:
+        longest = str(found.raw("max_new_tokens"))[:20]
+        config.assume("", f"{file} sets max_new_tokens to {longest}; the workload's lengths are used")
     return numbers["top_p"] < 1 or numbers["top_k"] > 0, f"{file} beside the config"
 
 

@@ -11,8 +11,11 @@ from typing import Any
 import msgspec
 
 from isim.model.spec import ModelError
+from isim.record.files import open_input, reason_of
+from isim.record.json_text import JsonError, decode_json, place_in
 
-MAX_FILE_BYTES = 16 << 20
+MAX_FILE_BYTES = 1 << 20
+MAX_KEYS = 1000
 MAX_COUNT = 10**12
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
 
@@ -106,8 +109,8 @@ class Config:
         pattern = re.compile(rf'"{re.escape(key)}"\s*:')
         found = pattern.search(self._text, start) or pattern.search(self._text)
         at = found.start() if found else 0
-        before = self._text[:at]
-        return f"{self.path}:{before.count(chr(10)) + 1}:{at - before.rfind(chr(10))}"
+        line, column = place_in(self._text, at)
+        return f"{self.path}:{line}:{column}"
 
     def _present(self, keys: tuple[str, ...]) -> str:
         for key in keys:
@@ -123,33 +126,35 @@ def short_path(path: str) -> str:
     return f"{folder}/{name}" if name == "config.json" and folder else name
 
 
-def read_json(path: str) -> tuple[str, Any]:
-    """The text of a JSON file and what it holds. Raises ConfigError naming the file."""
+def read_object(path: str) -> tuple[str, dict[str, Any]]:
+    """The text of a JSON file and the object it holds. Raises ConfigError with the place of what is wrong."""
+    name = os.path.basename(path) or "config.json"
     try:
-        with open(path, "rb") as stream:
+        with open_input(path) as stream:
             data = stream.read(MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "it cannot be opened"
-        raise ConfigError(f"{path}: expected a Hugging Face config.json, found none: {reason}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: expected a Hugging Face {name}, found none: {reason_of(error)}") from None
     if len(data) > MAX_FILE_BYTES:
-        raise ConfigError(f"{path}: expected a Hugging Face config.json, found more than {MAX_FILE_BYTES} bytes")
+        raise ConfigError(f"{path}: expected a Hugging Face {name}, found more than {MAX_FILE_BYTES} bytes")
     try:
-        text = data.decode("utf-8-sig")
-        return text, msgspec.json.decode(text)
-    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
-        raise ConfigError(f"{path}: expected JSON, found something else: {error}") from None
+        text, found = decode_json(data)
+    except JsonError as error:
+        raise ConfigError(f"{path}:{error.line}:{error.column}: expected JSON: {error}") from None
+    if type(found) is not dict:
+        raise ConfigError(f"{path}:1:1: expected an object, as a Hugging Face {name} is, found something else")
+    return text, found
 
 
 def open_config(path: str | os.PathLike[str]) -> Config:
     """The config at `path`; a nested text model is found under its usual names."""
     file = os.fspath(path)
-    text, outer = read_json(file)
-    if type(outer) is not dict:
-        raise ConfigError(f"{file}:1:1: expected an object, as a Hugging Face config.json is, found something else")
+    text, outer = read_object(file)
     values, nest = outer, ""
     while "hidden_size" not in values:
         inner = next((key for key in NESTED if type(values.get(key)) is dict), "")
         if not inner:
             break
         values, nest = values[inner], inner
+    if len(outer) + len(values) > MAX_KEYS:
+        raise ConfigError(f"{file}:1:1: expected at most {MAX_KEYS} keys, found {len(outer) + len(values)}")
     return Config(file, text, values, outer, nest)

@@ -6,11 +6,11 @@ Sources: the `quantization_config` of published checkpoints by AutoAWQ, AutoGPTQ
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 from isim.model.hf_config import Config
+from isim.model.hf_modules import Modules, ModulesError
 from isim.model.layers import LINEAR_PARTS, DenseMlp, Experts, GatedDelta, LayerRun, Mamba2, Part, Quantization
 from isim.model.spec import Dtype
 
@@ -176,40 +176,26 @@ def _parts(
         if type(listed) is not list or not all(type(each) is str for each in listed):
             raise config.error(key, listed, "a list of module names")
         patterns += listed
-    matchers = [_matcher(pattern) for pattern in patterns]
+    present = [part for part in LINEAR_PARTS if part in _present(runs)]
+    try:
+        left_alone = Modules(patterns, layers * len(_PREFIXES) * sum(len(_PROBES[part]) for part in present))
+    except ModulesError as error:
+        raise config.error(KEY, error.pattern, str(error)) from None
     found = []
-    present = _present(runs)
-    for part in LINEAR_PARTS:
-        if part not in present:
-            continue
-        left = sum(any(_left_alone(part, layer, each) for each in matchers) for layer in range(layers))
+    for part in present:
+        left = sum(_any_left_alone(part, layer, left_alone) for layer in range(layers))
         if 0 < left < layers:
             kept = "they count as quantised too" if 2 * left < layers else "all count as such"
             config.assume(KEY, f"the {part} matrices of {left} of {layers} layers are not quantised; {kept}")
         if 2 * left < layers:
             found.append(part)
-    if head and not any(each("lm_head") for each in matchers):
+    if head and "lm_head" not in left_alone:
         found.append(Part.LM_HEAD)
     return tuple(found)
 
 
-def _left_alone(part: Part, layer: int, matches: Callable[[str], bool]) -> bool:
-    return any(matches(f"{prefix}{layer}.{probe}") for prefix in _PREFIXES for probe in _PROBES[part])
-
-
-def _matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a module is meant: by a regular expression, by wildcards, or by a run of whole names in its path."""
-    if pattern.startswith("re:"):
-        try:
-            expression = re.compile(pattern[3:])
-        except re.error:
-            return lambda module: False
-        return lambda module: expression.match(module) is not None
-    if "*" in pattern:
-        inner = ".*".join(re.escape(piece) for piece in pattern.split("*"))
-        wild = re.compile(rf"(?:.*\.)?{inner}(?:\..*)?")
-        return lambda module: wild.fullmatch(module) is not None
-    return lambda module: f".{pattern}." in f".{module}."
+def _any_left_alone(part: Part, layer: int, left_alone: Modules) -> bool:
+    return any(f"{prefix}{layer}.{probe}" in left_alone for prefix in _PREFIXES for probe in _PROBES[part])
 
 
 def _present(runs: tuple[LayerRun, ...]) -> tuple[Part, ...]:

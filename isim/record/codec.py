@@ -16,13 +16,16 @@ import zstandard
 
 from isim.record.catalogue import Catalogue
 from isim.record.errors import LogError, TruncatedLog
+from isim.record.files import open_input, reason_of
+from isim.record.json_text import JsonError, refuse_ambiguities
 from isim.record.records import REVISION, SAFE_MAX, SCHEMA, AnyRecord, End, Head, Header, Record
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _READ_BYTES = 1 << 20
-_FEED_BYTES = 1 << 12
+_FEED_BYTES = 1 << 9
+"""Of compressed bytes at once: at most 16 MiB come of them."""
 _WINDOW_BYTES = 1 << 27
-MAX_LINE_BYTES = 64 << 20
+MAX_LINE_BYTES = 16 << 20
 
 R = TypeVar("R", bound=Record)
 
@@ -52,10 +55,10 @@ def encode_lines(records: Sequence[Record]) -> bytes:
 def schema_of(path: Path | str) -> str | None:
     """The schema that the first record of a log names; None where there is no such record to be read."""
     try:
-        with Path(path).open("rb") as stream:
-            lines = next(_lines(stream, str(path)), [])
-            return _schema_in(lines[0]) if lines else None
-    except (OSError, LogError, _Broken):
+        with open_input(path) as stream:
+            piece = next(_lines(stream, str(path)), b"")
+            return _schema_in(piece.partition(b"\n")[0])
+    except (OSError, LogError, _Broken, _TooLong):
         return None
 
 
@@ -82,37 +85,47 @@ def read_records(path: Path | str, catalogue: Catalogue[R]) -> Iterator[list[R]]
     handing on everything before it.
     """
     path = Path(path)
+    where = str(path) if str(path).isprintable() else ascii(str(path))
     try:
-        stream = path.open("rb")
+        stream = open_input(path)
     except OSError as error:
-        raise LogError(f"cannot be opened: {error.strerror}", where=str(path), sequence=-1) from None
+        raise LogError(f"cannot be opened: {reason_of(error)}", where=where, sequence=-1) from None
     with stream:
-        yield from _Envelope(str(path), catalogue).check(_lines(stream, str(path)))
+        yield from _Envelope(where, catalogue).check(_lines(stream, where))
 
 
 class _Broken(Exception):  # noqa: N818 - internal marker
     """The compressed stream stops making sense here."""
 
 
-def _lines(stream: IO[bytes], where: str) -> Iterator[list[bytes]]:
-    """Complete lines, a list for each piece read; raises _Broken where the stream breaks off."""
+class _TooLong(Exception):  # noqa: N818 - internal marker
+    """A line has more than MAX_LINE_BYTES."""
+
+
+def _lines(stream: IO[bytes], where: str) -> Iterator[bytes]:
+    """Complete lines, those of a piece at once; raises _Broken where the stream breaks off."""
     head = stream.read(4)
     stream.seek(0)
-    if head == _ZSTD_MAGIC:
+    if _ZSTD_MAGIC.startswith(head) and head != _ZSTD_MAGIC:
+        raise _Broken
+    elif head == _ZSTD_MAGIC:
         pieces = _decompressed(stream)
     elif head.startswith(b"{"):
         pieces = iter(lambda: stream.read(_READ_BYTES), b"")
     else:
         raise LogError("expected a zstd-compressed or plain JSON Lines log", where=where, sequence=-1)
-    rest = b""
+    rest: list[bytes] = []
+    size = 0
     for piece in pieces:
-        lines = (rest + piece).split(b"\n")
-        rest = lines.pop()
-        if len(rest) > MAX_LINE_BYTES:
-            raise LogError(f"a line of more than {MAX_LINE_BYTES} bytes", where=where, sequence=-1)
-        if lines:
-            yield lines
-    if rest:
+        end = piece.rfind(b"\n") + 1
+        if end:
+            yield b"".join((*rest, piece[:end]))
+            rest, size = [], 0
+        rest.append(piece[end:])
+        size += len(rest[-1])
+        if size > MAX_LINE_BYTES:
+            raise _TooLong
+    if size:
         raise _Broken
 
 
@@ -147,17 +160,24 @@ class _Envelope(Generic[R]):
         self._time_ns = 0
         self._ended = False
 
-    def check(self, pieces: Iterator[list[bytes]]) -> Iterator[list[R]]:
+    def check(self, pieces: Iterator[bytes]) -> Iterator[list[R]]:
         while True:
             try:
-                lines = next(pieces, None)
+                piece = next(pieces, None)
             except _Broken:
                 if self._ended:
                     raise self._error("expected nothing after the end record, found bytes of no log") from None
-                lines = None
-            if lines is None:
+                piece = None
+            except _TooLong:
+                self._line += 1
+                raise self._error(f"expected a line of at most {MAX_LINE_BYTES} bytes, found a longer one") from None
+            except OSError as error:
+                raise self._error(f"cannot be read: {reason_of(error)}") from None
+            if piece is None:
                 break
             batch: list[R] = []
+            lines = piece.split(b"\n")
+            lines.pop()
             try:
                 for line in lines:
                     batch.append(self._record(line))
@@ -165,10 +185,26 @@ class _Envelope(Generic[R]):
                 if batch:
                     yield batch
                 raise
+            if encode_lines(batch) != piece:
+                yield from self._refuse_ambiguities(lines, batch)
             yield batch
         if not self._ended:
             message = f"the log stops after sequence {self._last}, before its end record"
+            if self._last < 0:
+                message = "the log stops before its first record is whole"
             raise TruncatedLog(message, where=self._where, sequence=self._last)
+
+    def _refuse_ambiguities(self, lines: list[bytes], batch: list[R]) -> Iterator[list[R]]:
+        """These lines are not as isim writes them: they may say something twice. Hands on what is before such a one."""
+        for place, line in enumerate(lines):
+            try:
+                refuse_ambiguities(line.decode())
+            except JsonError as error:
+                if place:
+                    yield batch[:place]
+                self._line += place + 1 - len(lines)
+                self._last += place - len(lines)
+                raise self._error(str(error)) from None
 
     def _record(self, line: bytes) -> R:
         self._line += 1

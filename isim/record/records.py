@@ -31,6 +31,11 @@ SAFE_MAX = (1 << 53) - 1
 Whole = Annotated[int, msgspec.Meta(ge=0, le=SAFE_MAX)]
 """A count, a size or a time; what a log says beyond these bounds is refused where it is read."""
 
+MOST_ENGINES = 1024
+MOST_BLOCK_TOKENS = 1 << 16
+LONGEST_STRETCH = 1 << 12
+"""What a log may ask whoever reads it to set room aside for: engines, tokens of a block, steps told by one record."""
+
 Signed = Annotated[int, msgspec.Meta(ge=-SAFE_MAX, le=SAFE_MAX)]
 
 
@@ -107,7 +112,7 @@ class EngineLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     version: EngineVersion
     max_num_seqs: Whole
     max_num_batched_tokens: Whole
-    block_size: Whole
+    block_size: Annotated[int, msgspec.Meta(ge=0, le=MOST_BLOCK_TOKENS)]
     num_blocks: Whole
     max_model_len: Whole
     enable_prefix_caching: bool
@@ -162,9 +167,9 @@ class Header(Head, kw_only=True, tag="header"):
     RANK: ClassVar[int] = -1
     isim_version: str
     scenario_digest: str
-    seed: Signed
+    seed: Whole
     max_events: Whole
-    engines: Whole
+    engines: Annotated[int, msgspec.Meta(ge=0, le=MOST_ENGINES)]
     engine: EngineLimits
     router: RouterFacts | None = None
     """None when there is nothing to choose: one engine."""
@@ -262,7 +267,7 @@ class Stretch(Record, kw_only=True, tag="stretch"):
     RANK: ClassVar[int] = 5
     engine: Whole = 0
     step: Whole
-    steps: Whole
+    steps: Annotated[int, msgspec.Meta(ge=0, le=LONGEST_STRETCH)]
     schedule_ns: Whole
     durations_ns: list[Whole]
     batch: Whole

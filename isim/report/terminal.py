@@ -35,6 +35,7 @@ _LATENCIES = (
     ("ITL", "itl_ns"),
     ("E2E", "e2e_ns"),
     ("queue", "queue_ns"),
+    ("prefill", "prefill_ns"),
 )
 _REASONS = {
     LoadReason.QUEUE_GROWS: "the queue grows from quarter to quarter",
@@ -142,8 +143,10 @@ def _table(title: str, columns: tuple[str, ...], unicode: bool) -> Table:
 def _latency(result: Result, unicode: bool) -> Table:
     measured = count_text(result.counts.measured, "request")
     table = _table(f"Latency of {measured}", ("", "mean", "p50", "p90", "p95", "p99", "max"), unicode)
-    for label, name in _LATENCIES:
-        values: Distribution = getattr(result.latency, name)
+    rows: list[tuple[str, Distribution]] = [(label, getattr(result.latency, name)) for label, name in _LATENCIES]
+    if result.first_visible_ns is not None:
+        rows.insert(1, ("visible", result.first_visible_ns))
+    for label, values in rows:
         numbers = (values.mean, values.p50, values.p90, values.p95, values.p99, values.max)
         table.add_row(Text(label, style="bold"), *(time_text(number) for number in numbers))
     return table

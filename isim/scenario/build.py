@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from isim.model.arithmetic import check_tensor_parallel
 from isim.model.spec import ModelError, precision_of
@@ -19,6 +19,7 @@ from isim.scenario.fields import Reading, Values, read_block
 from isim.scenario.figures import build_gpu, build_model, legal_splits, with_rates
 from isim.scenario.nodes import Node, NodeKind
 from isim.scenario.presets.gpus import GpuSpec, LinkSpec
+from isim.scenario.reserved import ReservedMemory
 from isim.scenario.schema import CLIENTS, ENGINE, ROUTER, RUN_FILE, SCHEMA_VERSION, SIMULATION
 from isim.scenario.types import (
     Clients,
@@ -181,7 +182,14 @@ def _engine(reading: Reading, values: Values, gpu: GpuSpec | None, model: Model 
         found["kv_cache_dtype"] = auto.kv_cache
     found["gpu_memory_utilization_ppm"] = found.pop("gpu_memory_utilization")
     found["enable_expert_parallel"] = found["enable_expert_parallel"] or UNSET
+    found["reserved_memory"] = _reserved(found["reserved_memory"])
     return Engine(**found)
+
+
+def _reserved(values: Values | None) -> ReservedMemory | UnsetType:
+    """What was read of the block; UNSET where it gives nothing."""
+    given = {f"{key}_bytes": size for key, size in (values.values if values else {}).items() if size is not None}
+    return ReservedMemory(**given) if given else UNSET
 
 
 def _check_engine(reading: Reading, values: Values, found: dict[str, Any], model: Model | None) -> None:

@@ -252,7 +252,11 @@ def read_named(reading: Reading, named: Named, node: Node, path: str) -> Values 
 
 
 def _or_text(block: Block) -> str:
-    return f" or a text, the {block.short}" if block.short else ""
+    if not block.short:
+        return ""
+    kind = block.fields[block.short].kind
+    said = kind.schema.get("description") if isinstance(kind, Kind) else None
+    return f", or {said}" if said else f" or a text, the {block.short}"
 
 
 def _described(field: Field) -> str:

@@ -148,6 +148,9 @@ def _model(model: Model) -> Tree:
 def _engine(engine: Engine) -> Tree:
     tree: Tree = msgspec.to_builtins(engine)
     tree["gpu_memory_utilization"] = Number(write_share(tree.pop("gpu_memory_utilization_ppm")))
+    if reserved := tree.pop("reserved_memory", None):
+        sizes = {key.removesuffix("_bytes"): write_quantity(size, Dimension.BYTES) for key, size in reserved.items()}
+        tree["reserved_memory"] = sizes
     return tree
 
 

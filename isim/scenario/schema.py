@@ -7,7 +7,14 @@ percentages, quantities carry their units, and a key that is in no table is an e
 from __future__ import annotations
 
 from isim.model.spec import DTYPE_ALIASES, Dtype
-from isim.record.records import EngineVersion, RoutingPolicy, SchedulingPolicy, TieBreak
+from isim.record.records import (
+    MOST_BLOCK_TOKENS,
+    MOST_ENGINES,
+    EngineVersion,
+    RoutingPolicy,
+    SchedulingPolicy,
+    TieBreak,
+)
 from isim.scenario.fields import BOOLEAN, TEXT, Block, Field, OneOf, choice, quantity, share, whole
 from isim.scenario.presets.gpus import LinkKind
 from isim.scenario.schema_workload import SLO, WORKLOAD
@@ -31,6 +38,7 @@ UNPUBLISHED = choice({what.value: what for what in UnpublishedRate})
 COUNT = whole(1)
 TOKENS = whole(1, TOKENS_MAX)
 SOME_BYTES = quantity(Dimension.BYTES, 1)
+RESERVED_BYTES = quantity(Dimension.BYTES)
 BANDWIDTH = quantity(Dimension.BANDWIDTH, 1)
 DURATION = quantity(Dimension.DURATION)
 PRICE = quantity(Dimension.PRICE)
@@ -103,6 +111,20 @@ MODEL = Block(
     short="name",
 )
 
+_ESTIMATE = "isim's estimate"
+RESERVED = Block(
+    {
+        "peak_activation": Field(RESERVED_BYTES, "Activation peak of the profiling run.", rule=_ESTIMATE),
+        "non_torch": Field(
+            RESERVED_BYTES, "What lies outside PyTorch's allocator, communicators included.", rule=_ESTIMATE
+        ),
+        "cuda_graphs": Field(
+            RESERVED_BYTES, "Set aside for CUDA graphs; 0 B for engines that do not, 0.19 and before.", rule=_ESTIMATE
+        ),
+    },
+    "Memory of each GPU that an engine measured and that no KV block gets, as vLLM's log says.",
+)
+
 ENGINE = Block(
     {
         "version": Field(VERSION, "The vLLM whose scheduler is followed; 0.20 is 0.21.", default=EngineVersion.V021),
@@ -112,7 +134,7 @@ ENGINE = Block(
         ),
         "max_num_seqs": Field(COUNT, "Most requests that run at once.", rule="vLLM's default for the GPU"),
         "max_num_batched_tokens": Field(TOKENS, "Token budget of a step.", rule="vLLM's default for the GPU"),
-        "block_size": Field(whole(1, 1 << 20), "Tokens in a KV block.", default=16),
+        "block_size": Field(whole(1, MOST_BLOCK_TOKENS), "Tokens in a KV block.", default=16),
         "enable_prefix_caching": Field(
             BOOLEAN,
             "Whether KV blocks are shared by equal prefixes.",
@@ -131,6 +153,7 @@ ENGINE = Block(
         "num_gpu_blocks_override": Field(
             whole(2), "KV blocks instead of what the memory holds, the null block included.", nullable=True
         ),
+        "reserved_memory": Field(RESERVED, "What the engine measured that no KV block gets.", rule="isim's estimates"),
         "max_model_len": Field(whole(2, TOKENS_MAX), "Most tokens of prompt and output.", rule="the model's limit"),
         "scheduling_policy": Field(POLICY, "Order of the waiting requests.", default=SchedulingPolicy.FCFS),
     },
@@ -208,7 +231,7 @@ RUN_FILE = Block(
         "hardware": Field(HARDWARE, "What the engine runs on.", required=True),
         "model": Field(MODEL, "The model served.", required=True),
         "engine": Field(ENGINE, "The engine, in vLLM's names."),
-        "replicas": Field(whole(1, 1024), "Equal engines, each on GPUs of its own.", default=1),
+        "replicas": Field(whole(1, MOST_ENGINES), "Equal engines, each on GPUs of its own.", default=1),
         "router": Field(ROUTER, "How requests find their replica."),
         "clients": Field(CLIENTS, "Who sends the requests."),
         "workload": Field(WORKLOAD, "What is served.", required=True),

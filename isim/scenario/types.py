@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 from isim.model.spec import Dtype, ModelSpec
 from isim.record.records import EngineVersion, LinearCoefficients, RouterFacts, SchedulingPolicy
 from isim.scenario.presets.gpus import GpuSpec, LinkSpec
+from isim.scenario.reserved import ReservedMemory
 
 
 class Ratio(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +50,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """One vLLM engine in its own names, every default applied.
 
     `num_gpu_blocks_override` counts the null block, as vLLM's does; None: the pool is derived from the memory.
-    `long_prefill_token_threshold` 0 is off. `enable_expert_parallel` is True or left out.
+    `long_prefill_token_threshold` 0 is off. `enable_expert_parallel` is True or left out, `reserved_memory` too.
     """
 
     version: EngineVersion
@@ -68,6 +69,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     max_model_len: int
     scheduling_policy: SchedulingPolicy
     enable_expert_parallel: bool | UnsetType = UNSET
+    reserved_memory: ReservedMemory | UnsetType = UNSET
 
 
 class Constant(msgspec.Struct, frozen=True, kw_only=True, tag="constant"):

@@ -33,13 +33,12 @@ from isim.policy.prompt import shareable
 from isim.policy.vllm.plan import Outcome, Plan
 from isim.policy.vllm.scheduler import Scheduler
 from isim.record.log import Log
-from isim.record.records import Abort, Stretch, Turn
+from isim.record.records import LONGEST_STRETCH, Abort, Stretch, Turn
 from isim.serve.census import Census
 from isim.serve.message import Cancel, Message
 from isim.serve.trouble import no_headway, too_late
 from isim.workload.request import Request
 
-LONGEST_STRETCH = 1 << 12
 MOST_BARREN_TURNS = 10_000
 MOST_TURNS_AHEAD = 256
 _FIRST_REACH = 16

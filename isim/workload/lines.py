@@ -2,7 +2,8 @@
 
 gzip is told by its first bytes, never by the file's name. Lines end in LF, CRLF or CR; a byte order mark is dropped;
 the text is UTF-8. The digest is the SHA-256 of the decompressed bytes up to the end of the last line handed out:
-read to its end, that is what `zcat FILE | sha256sum` prints.
+read to its end, that is what `zcat FILE | sha256sum` prints. A few kilobytes of gzip can hold gigabytes of empty
+lines, so only so many of them may follow one another.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from isim.record.files import open_input, reason_of
 from isim.workload.errors import WorkloadError, complain
 
 MAX_LINE_BYTES = 1 << 16
+MAX_EMPTY_LINES = 10_000
 _PIECE_BYTES = 1 << 18
 _GZIP = b"\x1f\x8b"
 
@@ -39,10 +42,11 @@ class Lines:
     def __iter__(self) -> Iterator[tuple[int, str]]:
         """(number from 1, text without its end) of every line that is not empty.
 
-        Raises WorkloadError for a file that cannot be read, decompressed or decoded, and for a line of more than
-        MAX_LINE_BYTES.
+        Raises WorkloadError for a file that cannot be read, decompressed or decoded, for a line of more than
+        MAX_LINE_BYTES, and for more than MAX_EMPTY_LINES in a row.
         """
         update = self._sha256.update
+        empty = 0
         for number, line in enumerate(self._split(), 1):
             update(line)
             try:
@@ -54,7 +58,12 @@ class Lines:
                 text = text.removeprefix("\ufeff")
             text = text.rstrip("\r\n")
             if text:
+                empty = 0
                 yield number, text
+            else:
+                empty += 1
+                if empty > MAX_EMPTY_LINES:
+                    complain(self._where, number, "", f"at most {MAX_EMPTY_LINES} empty lines in a row", "another")
 
     def _split(self) -> Iterator[bytes]:
         rest = b""
@@ -74,9 +83,8 @@ class Lines:
         except _Broken as broken:
             raise WorkloadError(f"{self._where}:{done + 1}: {broken}") from None
         except OSError as error:
-            raise WorkloadError(f"{self._where}: cannot be read: {error.strerror}") from None
-        except ValueError:  # a NUL in the path
-            raise WorkloadError(f"{self._where!a}: cannot be read: no file can have this name") from None
+            where = self._where if self._where.isprintable() else ascii(self._where)
+            raise WorkloadError(f"{where}: cannot be read: {reason_of(error)}") from None
         if rest:
             yield rest
 
@@ -86,7 +94,7 @@ class Lines:
 
 def _pieces(path: Path) -> Iterator[bytes]:
     """The decompressed content in pieces of bounded size, none of them empty."""
-    with path.open("rb") as stream:
+    with open_input(path) as stream:
         piece = stream.read(_PIECE_BYTES)
         if piece[:2] != _GZIP:
             while piece:

@@ -17,6 +17,7 @@ from typing import NoReturn
 
 import msgspec
 
+from isim.record.json_text import JsonError, refuse_ambiguities
 from isim.workload.errors import WorkloadError, complain
 from isim.workload.fields import time_ns
 from isim.workload.request import MAX_TOKENS
@@ -26,6 +27,8 @@ BLOCK_TOKENS = 512
 GROUP = "mooncake"
 PLACE = "key timestamp"
 _MS = 1_000_000
+_QUOTES = 6
+"""In a row without a timestamp, all keys of which are there once."""
 _LENGTHS = f"a whole number of tokens from 1 to {MAX_TOKENS}"
 
 
@@ -55,6 +58,8 @@ def mooncake_rows(lines: Iterable[tuple[int, str]], where: str, notes: list[str]
         except (msgspec.MsgspecError, RecursionError, ValueError) as error:
             _refuse(where, line, str(error))
         stamp = bytes(row.timestamp).decode()
+        if text.count('"') != (_QUOTES if stamp == "null" else _QUOTES + 2):
+            _check_keys(where, line, text)
         if stamp == "null":
             if not told:
                 told = True
@@ -96,6 +101,14 @@ def _runs(hashes: list[int], input_tokens: int, numbers: dict[int, int]) -> tupl
     if count:
         runs.append((GROUP, start, count))
     return tuple(runs)
+
+
+def _check_keys(where: str, line: int, text: str) -> None:
+    """More quotes than the keys of a row have: is one of them there twice?"""
+    try:
+        refuse_ambiguities(text)
+    except JsonError as error:
+        raise WorkloadError(f"{where}:{line}:{error.column}: {error}") from None
 
 
 def _refuse(where: str, line: int, message: str) -> NoReturn:

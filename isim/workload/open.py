@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 Lengths = TypeVar("Lengths", Generated, Traffic)
 
-Label = tuple[str | None, str | None, int | None]
-"""(class, session, input tokens as the client counted them) of a request."""
+Label = tuple[str | None, str | None, int | None, int | None]
+"""(class, session, input tokens as the client counted them, reasoning tokens) of a request."""
 
 
 class OpenWorkload:
@@ -112,8 +112,8 @@ class OpenWorkload:
     def _labelled(self, requests: Iterator[Request]) -> Iterator[Request]:
         labels = self.labels
         for request in requests:
-            label = (request.request_class, request.session, request.client_input_tokens)
-            if label != (None, None, None):
+            label = (request.request_class, request.session, request.client_input_tokens, request.reasoning_tokens)
+            if label != (None, None, None, None):
                 labels[request.index] = label
             yield request
 

@@ -18,6 +18,9 @@
     session         optional: text, the conversation the request belongs to
     class           optional: text, the kind of traffic; results are also told for each class apart,
                     of which there are at most 64
+    reasoning_tokens
+                    optional: how many of the output tokens, the first ones, are reasoning that nobody sees: from 0 to
+                    output_tokens. The time to the first visible token is then told beside the TTFT
     quotable        optional: true if later prompts may repeat the output of this request, which then has an id
     prompt          optional, JSON Lines only, instead of prefix_id: a list of [group, start, count], the first tokens
                     of the prompt as tokens start to start + count - 1 of a group; what follows is the request's own.
@@ -53,12 +56,13 @@ COLUMNS = (
     "prefix_id",
     "prefix_tokens",
     "server_input_tokens",
+    "reasoning_tokens",
     "session",
     "class",
     "quotable",
     "prompt",
 )
-_EXTRAS = ("prefix_id", "prefix_tokens", "server_input_tokens", "session", "class", "quotable")
+_EXTRAS = ("prefix_id", "prefix_tokens", "server_input_tokens", "reasoning_tokens", "session", "class", "quotable")
 MAX_ID_CHARACTERS = 256
 MAX_CLASSES = 64
 MAX_PRIORITY = 1_000_000_000
@@ -133,8 +137,18 @@ class _Reader:
             session=fields.get("session") or None,
             request_class=fields.get("class") or None,
             client_input_tokens=None if client_tokens is None else int(client_tokens),
+            reasoning_tokens=self._reasoning(line, fields),
             quotes=tuple([group[2:] for group, _, _ in shared if group.startswith("o:")]),
         )
+
+    def _reasoning(self, line: int, fields: dict[str, str]) -> int | None:
+        text, most = fields.get("reasoning_tokens"), fields["output_tokens"]
+        if not text:
+            return None
+        value = whole(text)
+        if value is None or value > int(most):
+            self._complain(line, "reasoning_tokens", f"a whole number from 0 to output_tokens ({most})", text)
+        return value
 
     def _runs(self, line: int, prompt: Any, input_tokens: int) -> tuple[Run, ...]:
         runs: list[Run] = []
@@ -275,8 +289,11 @@ class _Twice(ValueError):  # noqa: N818 - internal marker
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise _Twice(next(name for name in names if names.count(name) > 1))
+        seen: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in seen:
+                raise _Twice(name)
+            seen[name] = value
     return fields
 
 

@@ -19,7 +19,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     no other request shares any of it. `quotable` says that later prompts may repeat its output, as the group `o:<id>`.
 
     `session` names the conversation it belongs to, `request_class` the kind of traffic. `client_input_tokens` is what
-    the client counted, where that is known and the server's own count is `input_tokens`.
+    the client counted, where that is known and the server's own count is `input_tokens`. `reasoning_tokens` are the
+    first so many of the output, which its reader does not see.
     """
 
     index: int
@@ -33,3 +34,4 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     session: str | None = None
     request_class: str | None = None
     client_input_tokens: int | None = None
+    reasoning_tokens: int | None = None

@@ -31,6 +31,7 @@ class Extras(msgspec.Struct, frozen=True, kw_only=True):
     session: str | None = None
     request_class: str | None = None
     client_input_tokens: int | None = None
+    reasoning_tokens: int | None = None
     quotes: tuple[str, ...] = ()
     """Requests whose output `shared` repeats."""
 
@@ -95,6 +96,7 @@ def place_requests(rows: Iterable[Row], part: Part, notes: list[str]) -> Iterato
                 extras.session,
                 extras.request_class,
                 client_tokens,
+                extras.reasoning_tokens,
             )
             if client_tokens is not None:
                 counted.append(request)

@@ -22,6 +22,7 @@ _CSV_COLUMNS = (
     "prefix_id",
     "prefix_tokens",
     "server_input_tokens",
+    "reasoning_tokens",
     "session",
     "class",
     "quotable",
@@ -78,6 +79,8 @@ def _fields(request: Request, as_csv: bool) -> Fields:
         fields["priority"] = request.priority
     if client_tokens is not None:
         fields["server_input_tokens"] = request.input_tokens
+    if request.reasoning_tokens is not None:
+        fields["reasoning_tokens"] = request.reasoning_tokens
     for key, text in (("session", request.session), ("class", request.request_class)):
         if text is not None:
             fields[key] = text

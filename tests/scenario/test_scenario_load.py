@@ -252,7 +252,7 @@ def test_all_complaints_come_at_once_in_order() -> None:
         'run.yaml:10:17: engine.max_num_seqs: expected a whole number of at least 1, found the text "64"',
         "run.yaml:11:27: engine.max_num_batched_tokens: expected a whole number from 1 to 1000000000, "
         "found the number 1e3",
-        "run.yaml:12:15: engine.block_size: expected a whole number from 1 to 1048576, found true",
+        "run.yaml:12:15: engine.block_size: expected a whole number from 1 to 65536, found true",
         'run.yaml:13:27: engine.enable_chunked_prefill: expected true or false, found the text "yes"',
         "run.yaml:14:18: engine.max_model_len: expected at most the model's max_position_embeddings, 131072, "
         "found 200000",
