@@ -96,6 +96,12 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     printed.add_argument("--quiet", action="store_true", help="print nothing but errors")
     run.add_argument("--no-log", action="store_true", help="write no log")
     run.add_argument("--no-replay", action="store_true", help="do not check the run by replaying its log")
+    run.add_argument(
+        "--details",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="sensitivity, step-time split, queue and KV over time: auto for runs of at most 1,000 requests",
+    )
     run.set_defaults(verb=_run)
 
 

@@ -38,6 +38,11 @@ def share_text(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f} %"
 
 
+def change_text(change: float | None) -> str:
+    """A relative change in percent with its sign and one decimal; a dash when it is not defined."""
+    return "-" if change is None else f"{100 * change:+.1f} %"
+
+
 def count_text(count: int, noun: str, plural: str | None = None) -> str:
     """A count and its noun: `1 request`, `1,200 requests`."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
