@@ -66,7 +66,13 @@ def _parser() -> argparse.ArgumentParser:
     replay.set_defaults(verb=_replay)
     report = verbs.add_parser("report", help="print the report of a finished run", description="Print a report again.")
     report.add_argument("directory", metavar="DIR", help="what `isim run --out` wrote")
+    report.add_argument("--json", action="store_true", help="print result.json instead of the report")
     report.set_defaults(verb=_report)
+    compare = verbs.add_parser("compare", help="set results side by side", description="Set results side by side.")
+    compare.add_argument("first", metavar="DIR", help="what the others are compared with")
+    compare.add_argument("others", metavar="DIR", nargs="+", help="what `isim run --out` wrote")
+    compare.add_argument("--json", action="store_true", help="print the comparison as JSON")
+    compare.set_defaults(verb=_compare)
     validate = verbs.add_parser("validate", help="check a run file without running it", description="Check a run file.")
     validate.add_argument("file", metavar="FILE", help="run file, YAML or JSON")
     _set_argument(validate)
@@ -80,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     presets.add_argument("what", nargs="?", choices=("gpus", "models"), help="only these")
     presets.set_defaults(verb=_presets)
     schema = verbs.add_parser("schema", help="print a JSON Schema", description="Print the JSON Schema of a file.")
-    schema.add_argument("what", choices=("log", "run", "result"), help="of a log's line, a run file, result.json")
+    schema.add_argument("what", choices=("log", "run", "result", "comparison"), help="what the schema is of")
     schema.set_defaults(verb=_schema)
     parser.set_defaults(verb=lambda _: parser.error("expected a verb; see isim --help"))
     return parser
@@ -126,7 +132,13 @@ def _replay(arguments: argparse.Namespace) -> int:
 def _report(arguments: argparse.Namespace) -> int:
     from isim.cli.report import report
 
-    return report(arguments.directory)
+    return report(arguments.directory, json=arguments.json)
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from isim.cli.compare import compare
+
+    return compare([arguments.first, *arguments.others], json=arguments.json)
 
 
 def _validate(arguments: argparse.Namespace) -> int:

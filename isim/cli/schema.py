@@ -1,4 +1,4 @@
-"""`isim schema log|run|result`: the JSON Schema of one line of a log, of a run file, of result.json."""
+"""`isim schema WHAT`: the JSON Schema of one line of a log, of a run file, of result.json, of a comparison."""
 
 from __future__ import annotations
 
@@ -43,4 +43,15 @@ def _result() -> dict[str, Any]:
     return {"title": f"{SCHEMA} revision {REVISION}", **msgspec.json.schema(Result)}
 
 
-_SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {"log": _log, "run": _run, "result": _result}
+def _comparison() -> dict[str, Any]:
+    from isim.analyze.compare import REVISION, SCHEMA, Comparison
+
+    return {"title": f"{SCHEMA} revision {REVISION}", **msgspec.json.schema(Comparison)}
+
+
+_SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
+    "log": _log,
+    "run": _run,
+    "result": _result,
+    "comparison": _comparison,
+}

@@ -6,6 +6,7 @@ it costs nothing in runs that print no report.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from io import StringIO
 
 from rich import box
@@ -62,6 +63,11 @@ def render(result: Result, *, width: int, color: bool = False, unicode: bool = T
 
     Without `color` it has no escape sequence; without `unicode` its own marks are ASCII.
     """
+    return print_text(lambda columns: _report(result, columns, unicode), width=width, color=color)
+
+
+def print_text(whole: Callable[[int], RenderableType], *, width: int, color: bool) -> str:
+    """What `whole` makes of the columns there are, 60 to 120, as lines without blanks at their ends."""
     width = max(LEAST_WIDTH, min(MOST_WIDTH, width))
     console = Console(
         file=StringIO(),
@@ -74,7 +80,7 @@ def render(result: Result, *, width: int, color: bool = False, unicode: bool = T
         emoji=False,
     )
     with console.capture() as capture:
-        console.print(_report(result, width, unicode))
+        console.print(whole(width))
     lines = [line.rstrip() for line in capture.get().splitlines()]
     return "\n".join(lines) + "\n"
 
@@ -97,13 +103,13 @@ def _report(result: Result, width: int, unicode: bool) -> Group:
         *_classes(result, unicode),
         _machine(result, width, unicode),
         Text(),
-        *details.step_time(result, _table("Step time", ("", "share", "", "in all"), unicode), unicode),
-        *details.sensitivity(result, _table("Sensitivity to step times", _SENSITIVITY, unicode)),
+        *details.step_time(result, empty_table("Step time", ("", "share", "", "in all"), unicode), unicode),
+        *details.sensitivity(result, empty_table("Sensitivity to step times", _SENSITIVITY, unicode)),
         _trust(result),
     ]
     warnings = _warnings(result)
     if warnings:
-        parts += [Text(), _bullets("Warnings", warnings, "bold yellow")]
+        parts += [Text(), bullets("Warnings", warnings, "bold yellow")]
     return Group(*parts)
 
 
@@ -149,7 +155,8 @@ def _requests(result: Result) -> Text:
     return text
 
 
-def _table(title: str, columns: tuple[str, ...], unicode: bool) -> Table:
+def empty_table(title: str, columns: tuple[str, ...], unicode: bool) -> Table:
+    """A table without rows; numbers stand to the right."""
     table = Table(
         title=title,
         title_justify="left",
@@ -160,13 +167,13 @@ def _table(title: str, columns: tuple[str, ...], unicode: bool) -> Table:
         show_edge=False,
     )
     for index, column in enumerate(columns):
-        table.add_column(column, justify="right" if index else "left", no_wrap=True)
+        table.add_column(column, justify="right" if index else "left", overflow="fold")
     return table
 
 
 def _latency(result: Result, unicode: bool) -> list[RenderableType]:
     measured = count_text(result.counts.measured, "request")
-    table = _table(f"Latency of {measured}", ("", "mean", "p50", "p90", "p95", "p99", "max"), unicode)
+    table = empty_table(f"Latency of {measured}", ("", "mean", "p50", "p90", "p95", "p99", "max"), unicode)
     marks = False
     for label, name in _LATENCIES:
         values: Distribution = getattr(result.latency, name)
@@ -179,7 +186,7 @@ def _latency(result: Result, unicode: bool) -> list[RenderableType]:
 
 def _throughput(result: Result, unicode: bool) -> Table:
     columns = ("", "requests/s", "output tok/s", "total tok/s", "from", "to")
-    table = _table("Throughput", columns, unicode)
+    table = empty_table("Throughput", columns, unicode)
     table.add_row(Text("whole run", style="bold"), *_rates(result.throughput.whole_run))
     steady = result.throughput.steady_state
     table.add_row(Text("steady", style="bold"), *(_rates(steady) if steady is not None else ["-"] * 5))
@@ -196,7 +203,7 @@ def _promises(result: Result, unicode: bool) -> list[RenderableType]:
     slo = result.slo
     if slo is None:
         return []
-    table = _table("Service levels", ("", "limit", "reached", "verdict"), unicode)
+    table = empty_table("Service levels", ("", "limit", "reached", "verdict"), unicode)
     names = {name: label for label, name in _LATENCIES}
     measured = result.counts.measured
     for limit in slo.limits:
@@ -223,7 +230,7 @@ def _classes(result: Result, unicode: bool) -> list[RenderableType]:
     if not result.classes:
         return []
     columns = ("", "requests", "TTFT p50", "TTFT p99", "TPOT p50", "E2E p50", "E2E p99", "good")
-    table = _table("Classes", columns, unicode)
+    table = empty_table("Classes", columns, unicode)
     for one in result.classes[:_MOST_CLASSES]:
         latency = one.latency
         times = (
@@ -293,13 +300,14 @@ def _trust(result: Result) -> Group:
     confidence.append(f" {checked}", style="not bold")
     parts: list[RenderableType] = [confidence]
     if result.assumptions:
-        parts.append(_bullets("Assumptions", list(result.assumptions), "bold"))
+        parts.append(bullets("Assumptions", list(result.assumptions), "bold"))
     if result.provenance:
-        parts.append(_bullets("Sources", list(result.provenance), "bold"))
+        parts.append(bullets("Sources", list(result.provenance), "bold"))
     return Group(*parts)
 
 
-def _bullets(title: str, sentences: list[str], style: str) -> Group:
+def bullets(title: str, sentences: list[str], style: str) -> Group:
+    """A title and a list."""
     bullets = Table.grid(padding=(0, 1, 0, 0))
     bullets.add_column(no_wrap=True)
     bullets.add_column(overflow="fold")

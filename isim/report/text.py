@@ -39,8 +39,10 @@ def share_text(share: float | None) -> str:
 
 
 def change_text(change: float | None) -> str:
-    """A relative change in percent with its sign and one decimal; a dash when it is not defined."""
-    return "-" if change is None else f"{100 * change:+.1f} %"
+    """A relative change in percent with its sign and one decimal, tenfold and more as a factor; a dash for none."""
+    if change is None:
+        return "-"
+    return f"x {1 + change:.3g}" if change >= 9 else f"{round(100 * change, 1) + 0.0:+.1f} %"
 
 
 def count_text(count: int, noun: str, plural: str | None = None) -> str:
