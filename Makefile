@@ -6,8 +6,10 @@ STAMP := $(VENV)/installed
 SCENARIO ?= scenarios/quickstart.yaml
 CASES ?= ../shared/reference/vllm-schedules
 WORKERS ?= 2
+OTHER_NUMPY ?= 1.26.4
+OTHER := $(VENV)/numpy-$(OTHER_NUMPY)
 
-.PHONY: run test check bench shuffle slow schedules clean install
+.PHONY: run test check bench shuffle slow schedules validation digests reference clean install
 
 run: $(STAMP)
 	$(BIN)/isim run $(SCENARIO)
@@ -24,6 +26,7 @@ check: $(STAMP)
 	$(BIN)/mypy isim tools
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_run_code.py
+	$(BIN)/python tools/reference.py --check
 
 bench: $(STAMP)
 	$(BIN)/python tools/bench.py
@@ -33,6 +36,17 @@ shuffle: $(STAMP)
 
 schedules: $(STAMP)
 	$(BIN)/python tools/schedules.py $(CASES)
+
+validation: $(STAMP)
+	$(BIN)/python tools/validation.py
+
+reference: $(STAMP)
+	$(BIN)/python tools/reference.py
+
+digests: $(STAMP)
+	test -d $(OTHER) || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+		--target $(OTHER) numpy==$(OTHER_NUMPY) || echo "numpy $(OTHER_NUMPY) cannot be had here"
+	$(BIN)/python tools/digests.py --numpy $(OTHER)
 
 install: $(STAMP)
 

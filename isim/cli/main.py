@@ -96,12 +96,22 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument("file", metavar="FILE", help="run file, YAML or JSON")
     _set_argument(run)
     run.add_argument("--seed", type=int, metavar="N", help="the same as --set simulation.seed=N")
-    run.add_argument("--out", metavar="DIR", help="write result, requests, log and resolved run file to a new folder")
+    run.add_argument(
+        "--out", metavar="DIR", help="write result, requests, log and resolved run file to a new or empty folder"
+    )
     printed = run.add_mutually_exclusive_group()
     printed.add_argument("--json", action="store_true", help="print result.json instead of the report")
     printed.add_argument("--quiet", action="store_true", help="print nothing but errors")
-    run.add_argument("--no-log", action="store_true", help="write no log")
-    run.add_argument("--no-replay", action="store_true", help="do not check the run by replaying its log")
+    run.add_argument(
+        "--no-log",
+        action="store_true",
+        help="write no log; with --no-replay its digest is not computed either, and null in the result",
+    )
+    run.add_argument(
+        "--no-replay",
+        action="store_true",
+        help="do not check the run by replaying its log; `replay` is `not_run` in the result",
+    )
     run.add_argument(
         "--details",
         choices=("auto", "always", "never"),
