@@ -5,8 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 SCENARIO ?= scenarios/quickstart.yaml
 WORKERS ?= 2
+OTHER_NUMPY ?= 1.26.4
+OTHER := $(VENV)/numpy-$(OTHER_NUMPY)
 
-.PHONY: run test check bench shuffle slow schedules reference clean install
+.PHONY: run test check bench shuffle slow schedules reference validation digests pages clean install
 
 run: $(STAMP)
 	$(BIN)/isim run $(SCENARIO)
@@ -23,6 +25,7 @@ check: $(STAMP)
 	$(BIN)/mypy isim tools
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_run_code.py
+	$(BIN)/python tools/pages.py --check
 
 bench: $(STAMP)
 	$(BIN)/python tools/bench.py
@@ -37,6 +40,17 @@ schedules: $(STAMP)
 reference: CASES ?= ../shared/reference
 reference: $(STAMP)
 	$(BIN)/python tools/reference.py $(CASES)
+
+validation: $(STAMP)
+	$(BIN)/python tools/validation.py
+
+pages: $(STAMP)
+	$(BIN)/python tools/pages.py
+
+digests: $(STAMP)
+	test -d $(OTHER) || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+		--target $(OTHER) numpy==$(OTHER_NUMPY) || echo "numpy $(OTHER_NUMPY) cannot be had here"
+	$(BIN)/python tools/digests.py --numpy $(OTHER)
 
 install: $(STAMP)
 

@@ -9,6 +9,8 @@ import msgspec
 
 from isim import __version__
 from isim.assembly import Parts, parts_of, settled, wire
+from isim.cost.base import CostModel
+from isim.cost.linear import LinearCost
 from isim.cost.memory import KvCapacity
 from isim.kernel.kernel import Kernel
 from isim.model.spec import Confidence, weakest
@@ -29,7 +31,8 @@ class FinishedRun(msgspec.Struct, frozen=True, kw_only=True):
 
     `events` counts what `max_events` limits; it depends on `max_stretch` and is in no result. `digest` is that of the
     expanded log, None when nobody asked for it. `workload_sha256` is that of the trace, None without one. `labels` are
-    those of the requests that have any, by index.
+    those of the requests that have any, by index. `confidence` is that of latencies and throughput: the weaker of step
+    times and KV capacity.
     """
 
     header: Header
@@ -40,6 +43,7 @@ class FinishedRun(msgspec.Struct, frozen=True, kw_only=True):
     assumptions: tuple[str, ...]
     provenance: tuple[str, ...]
     confidence: Confidence
+    cost: CostModel
     workload_sha256: str | None
     labels: Mapping[int, Label]
 
@@ -52,14 +56,20 @@ def simulate(
     shuffle_seed: int | None = None,
     digest: bool = True,
     progress: Progress | None = None,
+    step_time_percent: int = 100,
 ) -> FinishedRun:
     """Run a scenario to its end; every reader is given all records in order, in batches.
 
     `base_dir` is what paths in the scenario are relative to. `shuffle_seed` perturbs ties that may not matter.
+    `step_time_percent` scales every step: how the run would look if the cost model were that wrong.
     Raises IsimError: a capacity that cannot hold, a bad trace row, more events than `max_events`.
     """
     scenario = settled(scenario)
     parts = parts_of(scenario)
+    if step_time_percent != 100:
+        from isim.cost.scaled import ScaledCost  # an ordinary run scales nothing
+
+        parts.cost = ScaledCost(parts.cost, step_time_percent)
     simulation = scenario.simulation
     workload = open_workload(scenario.workload, simulation.seed, base_dir)
     log_digest = LogDigest() if digest else None
@@ -101,6 +111,7 @@ def simulate(
         ),
         provenance=_sources(scenario, parts),
         confidence=weakest((cost.confidence, parts.capacity.confidence)),
+        cost=cost,
         workload_sha256=workload.sha256,
         labels=workload.labels,
     )
@@ -119,7 +130,7 @@ def _header(scenario: Scenario, parts: Parts) -> Header:
         engines=parts.engines,
         engine=parts.limits,
         router=parts.router,
-        linear_cost=scenario.cost.coefficients if isinstance(scenario.cost, Linear) else None,
+        linear_cost=parts.cost.coefficients if isinstance(parts.cost, LinearCost) else None,
     )
 
 

@@ -14,6 +14,7 @@ from isim.cost.factors import RooflineFactors
 from isim.cost.graphs import capture_sizes, padding_table
 from isim.cost.linear import LinearCost
 from isim.cost.roofline import RooflineCost, RooflineInputs
+from isim.cost.scaled import ScaledCost
 from isim.model.arithmetic import legal_tensor_parallel
 from isim.model.catalogue import MODELS
 from isim.model.spec import Dtype, ModelError, ModelSpec, precision_of
@@ -141,6 +142,31 @@ def test_a_chunk_of_one_token_is_a_decode_and_the_breakdown_adds_up(
     parts = cost.breakdown(decodes, context, (*chunks, (1, before)))
     assert sum(parts.values()) == step_ns
     assert min(parts.values()) >= 0
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(deployments(), DECODES, st.integers(0, 10**5), CHUNKS, st.integers(1, 40))
+def test_parts_of_many_steps_are_those_of_each_and_no_more_than_they_take(
+    inputs: RooflineInputs, decodes: int, context: int, chunks: Chunks, steps: int
+) -> None:
+    cost = RooflineCost(inputs)
+    parts = cost.parts(decodes, context, chunks)
+    if decodes or chunks:
+        assert sum(parts.values()) <= cost.step_ns(decodes, context, chunks) * cost.parts_per_ns
+    if not decodes:
+        return
+    apart = [cost.parts(decodes, context + step * decodes, ()) for step in range(steps)]
+    together = cost.parts(decodes, context, (), steps)
+    assert together == {name: sum(each[name] for each in apart) for name in apart[0]}
+    taken_ns = cost.decode_series_ns(decodes, context, steps)
+    assert sum(together.values()) <= sum(taken_ns) * cost.parts_per_ns
+    for percent in (90, 110):
+        scaled = ScaledCost(cost, percent)
+        assert scaled.parts(decodes, context, (), steps) == {name: ticks * percent for name, ticks in together.items()}
+        exact = [Fraction(each * percent, 100) for each in taken_ns]
+        found = scaled.decode_series_ns(decodes, context, steps)
+        assert all(0 <= here - there < 1 for here, there in zip(found, exact, strict=True))
+        assert found == [scaled.step_ns(decodes, context + step * decodes, ()) for step in range(steps)]
 
 
 def test_decoding_one_token_is_reading_the_weights() -> None:

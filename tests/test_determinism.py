@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
-QUICKSTART = Path(__file__).resolve().parents[1] / "scenarios" / "quickstart.yaml"
+ROOT = Path(__file__).resolve().parents[1]
+QUICKSTART = ROOT / "scenarios" / "quickstart.yaml"
+DIGESTS = ROOT / "tools" / "digests.py"
 
 
 def run(folder: Path, hash_seed: str, *options: str, **environment: str) -> Path:
@@ -62,3 +65,24 @@ def test_another_seed_gives_other_bytes(first: Path, tmp_path: Path) -> None:
     other = contents(run(tmp_path / "other", "0", "--seed", "2"))
     expected = contents(first)
     assert all(other[name] != expected[name] for name in expected)
+
+
+def test_one_digest_with_and_without_numpy_and_its_vector_instructions() -> None:
+    """`make digests` does so for every scenario, and under a second numpy version."""
+    done = subprocess.run(
+        [sys.executable, str(DIGESTS), "--only", "closed-loop.yaml", "--numpy", "no such folder"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert sum(line.startswith("1 scenarios, numpy none, hash seed ") for line in lines) == 2
+    assert sum(line.endswith("the same digests") for line in lines) == 4
+    assert sum("left out, there is no such folder" in line for line in lines) == 1
+
+
+def test_isim_imports_no_numpy_anywhere() -> None:
+    """So whatever numpy is there, and whatever instructions it chooses, cannot be in a result."""
+    for file in (ROOT / "isim").rglob("*.py"):
+        assert not re.search(r"^\s*(import|from) numpy", file.read_text(encoding="utf-8"), re.MULTILINE), file

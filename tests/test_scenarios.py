@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,9 @@ NEEDS = {
 }
 
 
-def run(file: Path, out: Path, *sets: str) -> dict[str, object]:
+def run(file: Path, out: Path, details: str, *sets: str) -> dict[str, Any]:
     words = [word for each in sets for word in ("--set", each)]
-    assert main(["run", str(file), "--quiet", "--out", str(out), *words]) == 0
+    assert main(["run", str(file), "--quiet", "--details", details, "--out", str(out), *words]) == 0
     result = json.loads((out / "result.json").read_text())
     assert result["replay"] == "passed"
     assert isinstance(result, dict)
@@ -35,7 +36,7 @@ def test_the_scenario_runs_and_its_resolved_form_is_the_same_run(name: str, tmp_
     if trace is not None and not trace.is_file():
         pytest.skip(f"{trace.name} (../shared/data) is not here")
     sets = [] if trace is None else [f"workload.path={trace}", "workload.limit=150"]
-    result = run(SCENARIOS / f"{name}.yaml", tmp_path / "out", *sets)
+    result = run(SCENARIOS / f"{name}.yaml", tmp_path / "out", "always", *sets)
     counts = result["counts"]
     assert isinstance(counts, dict)
     assert counts["arrived"] == counts["completed"] + counts["rejected"] > 100
@@ -43,6 +44,19 @@ def test_the_scenario_runs_and_its_resolved_form_is_the_same_run(name: str, tmp_
     if trace is None:
         original = settled(load_scenario(SCENARIOS / f"{name}.yaml"))
         assert scenario_digest(load_scenario(resolved)) == scenario_digest(original)
-    again = run(resolved, tmp_path / "again", "simulation.max_stretch=1")
+    again = run(resolved, tmp_path / "again", "never", "simulation.max_stretch=1")
     assert again["digests"] == result["digests"]
     assert again["latency"] == result["latency"]
+    check_split(result)
+
+
+def check_split(result: dict[str, Any]) -> None:
+    """The closer look was taken, and what operations took adds up to the time the devices were busy."""
+    details = result["details"]
+    assert details["state"] == "given"
+    assert len(details["step_time"]) > 10
+    assert sum(one["total_ns"] for one in details["step_time"]) == result["busy"]["busy_ns"]
+    assert min(one["total_ns"] for one in details["step_time"]) >= 0
+    assert len(details["over_time"]["most_kv_blocks"]) == 60
+    assert max(details["over_time"]["most_kv_blocks"]) <= result["kv"]["high_water_blocks"]
+    assert details["sensitivity"] is not None

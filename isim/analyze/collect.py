@@ -185,6 +185,10 @@ class Collector:
             if first_step != NEVER and status[request] != Status.COMPLETED:
                 self._cut(request)
 
+    def gone_ns(self, request: int) -> int:
+        """When a request that did not complete was let go of, or the log ended."""
+        return self._aborted.get(request, self._end_ns)
+
     def _begin(self, header: AnyRecord) -> None:
         if not isinstance(header, Header):
             raise CausalityError(f"expected the header as the first record of a log, found {header}")
@@ -297,6 +301,5 @@ class Collector:
         A request is let go of after the output that has come by then, so a step that ends at that instant counts.
         """
         requests = self.requests
-        left_ns = self._aborted.get(request, self._end_ns)
-        last = self.engines[requests.engine[request]].ended_by(left_ns) - 1
+        last = self.engines[requests.engine[request]].ended_by(self.gone_ns(request)) - 1
         requests.last_step[request] = min([last, *self._held.get(request, ())])

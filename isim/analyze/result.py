@@ -14,6 +14,7 @@ from isim.analyze.schema import (
     REVISION,
     SCHEMA,
     Busy,
+    Confidences,
     Counts,
     Digests,
     Distribution,
@@ -46,7 +47,10 @@ from isim.workload.open import Label
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a run besides its log. `log_digest` and `workload_sha256` None: not computed, or no trace."""
+    """What is known of a run besides its log. `log_digest` and `workload_sha256` None: not computed, or no trace.
+
+    `confidence` is that of latencies and throughput; that of the KV pool is in `capacity`.
+    """
 
     name: str
     simulated: Simulated
@@ -108,7 +112,7 @@ def analyze(collector: Collector, facts: Facts) -> Analysis:
         digests=Digests(scenario=header.scenario_digest, log=facts.log_digest, workload=facts.workload_sha256),
         seed=header.seed,
         replay=facts.replay,
-        confidence=facts.confidence,
+        confidence=Confidences(kv_capacity=facts.capacity.confidence, latency=facts.confidence),
         assumptions=list(facts.assumptions),
         provenance=list(facts.provenance),
         simulated=facts.simulated,
@@ -151,6 +155,9 @@ def _counts(collector: Collector, tokens: Sequence[int], cut: WarmUpCut, labels:
     requests = collector.requests
     status = requests.status
     reasons = list(requests.reasons.values())
+    input_tokens = sum(
+        count for count, how in zip(requests.input_tokens, status, strict=True) if how != Status.REJECTED
+    )
     return Counts(
         arrived=len(requests),
         completed=status.count(Status.COMPLETED),
@@ -161,11 +168,11 @@ def _counts(collector: Collector, tokens: Sequence[int], cut: WarmUpCut, labels:
         measured=status[cut.first_measured :].count(Status.COMPLETED),
         preemptions=sum(requests.preemptions),
         preempted_requests=len(requests) - requests.preemptions.count(0),
-        input_tokens=sum(
-            count for count, how in zip(requests.input_tokens, status, strict=True) if how != Status.REJECTED
-        ),
+        input_tokens=input_tokens,
         output_tokens=sum(tokens),
         hit_tokens=sum(requests.hit_tokens),
+        hit_requests=len(requests) - requests.hit_tokens.count(0),
+        hit_share=share(sum(requests.hit_tokens), input_tokens),
         resumed_hit_tokens=collector.resumed_hit_tokens,
         truncated_outputs=_truncated(requests, collector.header.engine.max_model_len),
         client_input_tokens=_client_tokens(requests, labels),

@@ -12,11 +12,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from isim.analyze.schema_details import Details, DetailState
 from isim.model.spec import Confidence
 from isim.record.records import RejectReason
 
 SCHEMA = "isim/result"
-REVISION = 1
+REVISION = 2
 
 
 class ReplayState(StrEnum):
@@ -36,6 +37,8 @@ class LoadReason(StrEnum):
     SEATS = "seats"
     KV_BLOCKS = "kv_blocks"
     PREEMPTION = "preemption"
+    SYSTEM_GROWS = "system_grows"
+    STEP_TIME = "step_time"
 
 
 class Digests(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,6 +61,19 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     engine: str
     workload: str
     cost: str
+
+
+class Confidences(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How far numbers can be trusted: each has the weakest class of the inputs it rests on."""
+
+    kv_capacity: Annotated[
+        Confidence,
+        Meta(description="Of the size of the KV pool; exact where it was measured (num_gpu_blocks_override)."),
+    ]
+    latency: Annotated[
+        Confidence,
+        Meta(description="Of latencies, throughput, and all else that rests on step times as well; never exact."),
+    ]
 
 
 class WarmUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,6 +101,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     input_tokens: Annotated[int, Meta(description="Prompt tokens of the requests that were not rejected.")]
     output_tokens: Annotated[int, Meta(description="Tokens delivered, those of aborted requests included.")]
     hit_tokens: Annotated[int, Meta(description="Prompt tokens found in the prefix cache at first admissions.")]
+    hit_requests: Annotated[int, Meta(description="Requests that found any there.")]
+    hit_share: Annotated[float | None, Meta(description="hit_tokens / input_tokens.")]
     resumed_hit_tokens: Annotated[
         int, Meta(description="Tokens found in the prefix cache when preempted requests were admitted again.")
     ]
@@ -224,6 +242,10 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     seats            on average at least 90 % of max_num_seqs were on the device
     kv_blocks        the high water of the KV blocks is at least 90 % of the usable ones
     preemption       requests were preempted
+    system_grows     the mean number of requests in the system over the last quarter of the time is more than one and a
+                     half times that of the second quarter, and more than four times its square root above it
+    step_time        only where `details.sensitivity` is given: with steps 10 % longer the load is overloaded, or the
+                     mean TTFT or E2E is more than 20 % greater
     """
 
     state: LoadState | None
@@ -231,6 +253,13 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     waiting_at_last_arrival: Annotated[int, Meta(description="Requests not yet started when the last one arrived.")]
     queue_mean_ns_by_quarter: Annotated[
         list[int | None], Meta(description="Mean queue time of each quarter of the requests, in order of arrival.")
+    ]
+    system_mean_milli_by_quarter: Annotated[
+        list[int],
+        Meta(
+            description="Time-weighted mean number of requests that arrived and have not left, in thousandths, in each "
+            "quarter of the time from the end of the warm-up to the last arrival; empty where that is no time."
+        ),
     ]
     seat_share: Annotated[float | None, Meta(description="Mean requests on the device in the steady state / seats.")]
     kv_share: Annotated[float | None, Meta(description="High water / usable blocks.")]
@@ -304,7 +333,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     digests: Digests
     seed: int
     replay: Annotated[ReplayState, Meta(description="Whether an independent checker verified the log of this run.")]
-    confidence: Annotated[Confidence, Meta(description="The weakest class among the inputs used.")]
+    confidence: Confidences
     assumptions: list[str]
     provenance: list[str]
     simulated: Simulated
@@ -326,3 +355,4 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "where no request says how much of its output is reasoning."
         ),
     ] = None
+    details: Details = Details(state=DetailState.OFF)

@@ -6,7 +6,8 @@ A window holds what happened after its start, up to and including its end.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
 
 import msgspec
 
@@ -129,6 +130,7 @@ def load(collector: Collector, cut: WarmUpCut, last_arrival_ns: int, usable_bloc
     area = sum(batch_area(steps, last_arrival_ns) - batch_area(steps, cut.end_ns) for steps in collector.engines)
     seats = collector.header.engine.max_num_seqs * len(collector.engines)
     seat_share = share(area, span_ns * seats) if span_ns > 0 else None
+    system = _system_by_quarter(collector, cut.end_ns, span_ns)
     kv_share = share(high_water_blocks(collector), usable_blocks)
     state: LoadState | None = None
     reasons: list[LoadReason] = []
@@ -139,6 +141,7 @@ def load(collector: Collector, cut: WarmUpCut, last_arrival_ns: int, usable_bloc
             LoadReason.SEATS: seat_share is not None and seat_share >= _FULL_SHARE,
             LoadReason.KV_BLOCKS: kv_share is not None and kv_share >= _FULL_SHARE,
             LoadReason.PREEMPTION: any(requests.preemptions),
+            LoadReason.SYSTEM_GROWS: _system_grows(system),
         }
         reasons = [reason for reason, holds in tests.items() if holds]
         state = LoadState.STABLE if not reasons else LoadState.NEAR_SATURATION
@@ -149,9 +152,18 @@ def load(collector: Collector, cut: WarmUpCut, last_arrival_ns: int, usable_bloc
         reasons=reasons,
         waiting_at_last_arrival=waiting,
         queue_mean_ns_by_quarter=quarters,
+        system_mean_milli_by_quarter=system,
         seat_share=seat_share,
         kv_share=kv_share,
     )
+
+
+def time_since(times_ns: Iterable[int], cuts: Sequence[int]) -> list[int]:
+    """For each cut the sum over all times before it of how long ago they are, in ns."""
+    ordered = sorted(times_ns)
+    sums = list(accumulate(ordered, initial=0))
+    counts = [bisect_right(ordered, cut) for cut in cuts]
+    return [count * cut - sums[count] for count, cut in zip(counts, cuts, strict=True)]
 
 
 def high_water_blocks(collector: Collector) -> int:
@@ -182,6 +194,34 @@ def _queue_by_quarter(collector: Collector, first_measured: int) -> list[int | N
         ]
         means.append(mean(sum(waits), len(waits)))
     return means
+
+
+def _system_by_quarter(collector: Collector, start_ns: int, span_ns: int) -> list[int]:
+    """Mean number of requests in the system in each quarter of the time, in thousandths; who is rejected never is."""
+    if span_ns < 4:
+        return []
+    requests = collector.requests
+    left_ns: Iterable[int] = requests.finish_ns
+    if requests.status.count(Status.COMPLETED) < len(requests):
+        gone_ns = collector.gone_ns
+        rows = zip(requests.status, requests.finish_ns, requests.arrival_ns, strict=True)
+        left_ns = [
+            finish_ns if status == Status.COMPLETED else arrival_ns if status == Status.REJECTED else gone_ns(request)
+            for request, (status, finish_ns, arrival_ns) in enumerate(rows)
+        ]
+    cuts = [start_ns + span_ns * quarter // 4 for quarter in range(5)]
+    came, left = time_since(requests.arrival_ns, cuts), time_since(left_ns, cuts)
+    areas = [before - after for before, after in zip(came, left, strict=True)]
+    quarters = zip(pairwise(areas), pairwise(cuts), strict=True)
+    return [rounded(1000 * (after - before), end - start) for (before, after), (start, end) in quarters]
+
+
+def _system_grows(quarters: Sequence[int]) -> bool:
+    """Compared with the spread of a Poisson number, so that a few requests more or less are no growth."""
+    if not quarters:
+        return False
+    second, last = quarters[1], quarters[3]
+    return 2 * last > 3 * second and last > second and (last - second) ** 2 > 16 * 1000 * second
 
 
 def _queues(quarters: Sequence[int | None], step_ns: int) -> bool:

@@ -68,7 +68,13 @@ def _parser() -> argparse.ArgumentParser:
     replay.set_defaults(verb=_replay)
     report = verbs.add_parser("report", help="print the report of a finished run", description="Print a report again.")
     report.add_argument("directory", metavar="DIR", help="what `isim run --out` wrote")
+    report.add_argument("--json", action="store_true", help="print result.json instead of the report")
     report.set_defaults(verb=_report)
+    compare = verbs.add_parser("compare", help="set results side by side", description="Set results side by side.")
+    compare.add_argument("first", metavar="DIR", help="what the others are compared with")
+    compare.add_argument("others", metavar="DIR", nargs="+", help="what `isim run --out` wrote")
+    compare.add_argument("--json", action="store_true", help="print the comparison as JSON")
+    compare.set_defaults(verb=_compare)
     validate = verbs.add_parser("validate", help="check a file without running it", description="Check a file.")
     validate.add_argument("file", metavar="FILE", help="run file, topology, topology workload or frozen plan")
     _set_argument(validate)
@@ -90,13 +96,14 @@ def _parser() -> argparse.ArgumentParser:
             "campaign",
             "run",
             "result",
+            "comparison",
             "topology",
             "topology-workload",
             "topology-run",
             "topology-comparison",
             "plan",
         ),
-        help="of a log's line, a run file, result.json, a topology, what runs on it, its results, a frozen plan",
+        help="of a log's line, a run file, result.json, a comparison, topologies and their work, a frozen plan",
     )
     schema.set_defaults(verb=_schema)
     _scenario_arguments(verbs.add_parser("scenario", help="show a topology", description="Materialise a topology."))
@@ -113,12 +120,28 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument("file", metavar="FILE", help="run file, YAML or JSON")
     _set_argument(run)
     run.add_argument("--seed", type=int, metavar="N", help="the same as --set simulation.seed=N")
-    run.add_argument("--out", metavar="DIR", help="write result, requests, log and resolved run file to a new folder")
+    run.add_argument(
+        "--out", metavar="DIR", help="write result, requests, log and resolved run file to a new or empty folder"
+    )
     printed = run.add_mutually_exclusive_group()
     printed.add_argument("--json", action="store_true", help="print result.json instead of the report")
     printed.add_argument("--quiet", action="store_true", help="print nothing but errors")
-    run.add_argument("--no-log", action="store_true", help="write no log")
-    run.add_argument("--no-replay", action="store_true", help="do not check the run by replaying its log")
+    run.add_argument(
+        "--no-log",
+        action="store_true",
+        help="write no log; with --no-replay its digest is not computed either, and null in the result",
+    )
+    run.add_argument(
+        "--no-replay",
+        action="store_true",
+        help="do not check the run by replaying its log; `replay` is `not_run` in the result",
+    )
+    run.add_argument(
+        "--details",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="sensitivity, step-time split, queue and KV over time: auto for runs of at most 1,000 requests",
+    )
     run.set_defaults(verb=_run)
 
 
@@ -201,7 +224,13 @@ def _replay(arguments: argparse.Namespace) -> int:
 def _report(arguments: argparse.Namespace) -> int:
     from isim.cli.report import report
 
-    return report(arguments.directory)
+    return report(arguments.directory, json=arguments.json)
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from isim.cli.compare import compare
+
+    return compare([arguments.first, *arguments.others], json=arguments.json)
 
 
 def _validate(arguments: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from isim.analyze.result import encode
 from isim.analyze.schema import REVISION, SCHEMA, Result
 from isim.cli.folder import RESULT, UNFINISHED
 from isim.cli.output import columns, emit, supports_color, supports_unicode
@@ -27,9 +28,13 @@ class _Kind(msgspec.Struct):
     revision: int | None = None
 
 
-def report(directory: str) -> int:
-    """Print the report. Raises ResultError saying which file is not what was expected."""
-    print_report(read_result(Path(directory)))
+def report(directory: str, *, json: bool) -> int:
+    """Print the report, or the result itself. Raises ResultError saying which file is not what was expected."""
+    result = read_result(Path(directory))
+    if json:
+        emit(encode(result).decode())
+    else:
+        print_report(result)
     return 0
 
 

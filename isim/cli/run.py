@@ -7,14 +7,18 @@ import gc
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from isim.analyze.collect import Collector
 from isim.analyze.describe import simulated
 from isim.analyze.result import Analysis, Facts, analyze, encode
 from isim.analyze.schema import ReplayState
+from isim.analyze.schema_details import Details, DetailState
 from isim.cli.folder import LOG, REQUESTS, RESULT, SCENARIO, OutFolder
 from isim.cli.output import emit, say
 from isim.record.errors import CausalityError
@@ -23,7 +27,18 @@ from isim.run import FinishedRun, simulate
 from isim.scenario.load import load_scenario
 from isim.scenario.types import ClosedLoop, Generated, Mixture, Scenario, Sessions
 
+if TYPE_CHECKING:
+    from isim.analyze.closer import Watcher
+
 NOTHING_COMPLETED = 4
+
+
+class DetailWish(StrEnum):
+    """Whether to take the closer look that `isim.analyze.schema_details.Details` holds."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +48,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     log: bool
     replay: bool
     quiet: bool
+    details: DetailWish
 
     @property
     def digest(self) -> bool:
@@ -50,6 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         log=not arguments.no_log,
         replay=not arguments.no_replay,
         quiet=arguments.quiet,
+        details=DetailWish(arguments.details) if arguments.out or not arguments.quiet else DetailWish.NEVER,
     )
     if arguments.out is None:
         analysis = _run_in_memory(scenario, wishes)
@@ -64,18 +81,31 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if analysis.result.counts.completed else NOTHING_COMPLETED
 
 
+class _Eyes:
+    """The readers that analyze a run: the collector, and the watcher of those who want details."""
+
+    def __init__(self, wish: DetailWish) -> None:
+        self.collector = Collector()
+        self.readers: list[Reader] = [self.collector.read]
+        self.watcher: Watcher | None = None
+        if wish is not DetailWish.NEVER:
+            from isim.analyze.closer import Watcher
+
+            self.watcher = Watcher(always=wish is DetailWish.ALWAYS)
+            self.readers.append(self.watcher.read)
+
+
 def _run_in_memory(scenario: Scenario, wishes: Wishes) -> Analysis:
     """The replay, if any, reads along."""
-    collector = Collector()
-    readers: list[Reader] = [collector.read]
+    eyes = _Eyes(wishes.details)
     if not wishes.replay:
-        return _analysis(scenario, _simulate(scenario, wishes, readers), collector, ReplayState.NOT_RUN)
+        return _analysis(scenario, wishes, _simulate(scenario, wishes, eyes.readers), eyes, ReplayState.NOT_RUN)
     from isim.replay import Replay
 
     replay = Replay()
-    finished = _simulate(scenario, wishes, [*readers, replay.read])
+    finished = _simulate(scenario, wishes, [*eyes.readers, replay.read])
     replay.finish()
-    return _analysis(scenario, finished, collector, ReplayState.PASSED)
+    return _analysis(scenario, wishes, finished, eyes, ReplayState.PASSED)
 
 
 def _run_to_folder(scenario: Scenario, wishes: Wishes, folder: OutFolder) -> Analysis:
@@ -102,11 +132,11 @@ def _run_to_folder(scenario: Scenario, wishes: Wishes, folder: OutFolder) -> Ana
 def _run_with_log(scenario: Scenario, wishes: Wishes, folder: OutFolder) -> Analysis:
     from isim.record.codec import LogWriter
 
-    collector = Collector()
+    eyes = _Eyes(wishes.details)
     with folder.path(LOG).open("wb") as stream:
-        finished = _simulate(scenario, wishes, [collector.read, LogWriter(stream).write])
+        finished = _simulate(scenario, wishes, [*eyes.readers, LogWriter(stream).write])
     if not wishes.replay:
-        return _analysis(scenario, finished, collector, ReplayState.NOT_RUN)
+        return _analysis(scenario, wishes, finished, eyes, ReplayState.NOT_RUN)
     from isim.replay import replay_log
 
     summary = replay_log(folder.path(LOG))
@@ -114,7 +144,7 @@ def _run_with_log(scenario: Scenario, wishes: Wishes, folder: OutFolder) -> Anal
         raise CausalityError(
             f"the log was written with digest {finished.digest} and read back with {summary.log_digest}"
         )
-    return _analysis(scenario, finished, collector, ReplayState.PASSED)
+    return _analysis(scenario, wishes, finished, eyes, ReplayState.PASSED)
 
 
 def _simulate(scenario: Scenario, wishes: Wishes, readers: Sequence[Reader]) -> FinishedRun:
@@ -136,21 +166,28 @@ def _progress(scenario: Scenario, *, quiet: bool) -> AbstractContextManager[Call
     return progress_bar(workload.requests if isinstance(workload, Generated | Mixture | ClosedLoop) else workload.limit)
 
 
-def _analysis(scenario: Scenario, finished: FinishedRun, collector: Collector, replay: ReplayState) -> Analysis:
-    return analyze(
-        collector,
-        Facts(
-            name=scenario.name,
-            simulated=simulated(scenario),
-            warmup=scenario.simulation.warmup,
-            capacity=finished.capacity,
-            confidence=finished.confidence,
-            assumptions=finished.assumptions,
-            provenance=finished.provenance,
-            log_digest=finished.digest,
-            workload_sha256=finished.workload_sha256,
-            replay=replay,
-            slo=scenario.slo,
-            labels=finished.labels,
-        ),
+def _analysis(scenario: Scenario, wishes: Wishes, finished: FinishedRun, eyes: _Eyes, replay: ReplayState) -> Analysis:
+    facts = Facts(
+        name=scenario.name,
+        simulated=simulated(scenario),
+        warmup=scenario.simulation.warmup,
+        capacity=finished.capacity,
+        confidence=finished.confidence,
+        assumptions=finished.assumptions,
+        provenance=finished.provenance,
+        log_digest=finished.digest,
+        workload_sha256=finished.workload_sha256,
+        replay=replay,
+        slo=scenario.slo,
+        labels=finished.labels,
     )
+    analysis = analyze(eyes.collector, facts)
+    watcher = eyes.watcher
+    if watcher is None:
+        return analysis
+    if not watcher.whole:
+        changed = {"details": Details(state=DetailState.TOO_LARGE)}
+        return replace(analysis, result=replace(analysis.result, **changed))
+    from isim.analyze.details import closer
+
+    return replace(analysis, result=closer(watcher, analysis, facts, (scenario, wishes.base_dir, finished.cost)))

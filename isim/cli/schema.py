@@ -68,7 +68,7 @@ def _topology_run() -> dict[str, Any]:
     return {"title": f"{SCHEMA} revision {REVISION}", **msgspec.json.schema(TopologyRun)}
 
 
-def _comparison() -> dict[str, Any]:
+def _topology_comparison() -> dict[str, Any]:
     from isim.analyze.topology import COMPARISON_SCHEMA, REVISION, TopologyComparison
 
     return {"title": f"{COMPARISON_SCHEMA} revision {REVISION}", **msgspec.json.schema(TopologyComparison)}
@@ -87,15 +87,22 @@ def _campaign() -> dict[str, Any]:
     return {"title": f"{SCHEMA} revision {REVISION}", **msgspec.json.schema(CampaignResult)}
 
 
+def _comparison() -> dict[str, Any]:
+    from isim.analyze.compare import REVISION, SCHEMA, Comparison
+
+    return {"title": f"{SCHEMA} revision {REVISION}", **msgspec.json.schema(Comparison)}
+
+
 _SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "log": _log,
     "execution-log": _execution_log,
     "campaign": _campaign,
     "run": _run,
     "result": _result,
+    "comparison": _comparison,
     "topology": _topology,
     "topology-workload": _workload,
     "topology-run": _topology_run,
-    "topology-comparison": _comparison,
+    "topology-comparison": _topology_comparison,
     "plan": _plan,
 }

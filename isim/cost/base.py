@@ -28,6 +28,16 @@ class CostModel(Protocol):
     @property
     def provenance(self) -> tuple[str, ...]: ...
 
+    @property
+    def parts_per_ns(self) -> int:
+        """The unit of `parts`."""
+        ...
+
+    @property
+    def rest(self) -> str:
+        """What the difference of durations and `parts` is: floors and rounding."""
+        ...
+
     def step_ns(self, decodes: int, decode_context: int, chunks: Sequence[tuple[int, int]]) -> int:
         """Duration of one step, at least 1 ns. The step has at least one token."""
         ...
@@ -36,5 +46,15 @@ class CostModel(Protocol):
         """Durations of `steps` successive steps of the same `decodes` requests, one token each.
 
         Equal to [step_ns(decodes, context + i * decodes, ()) for i in range(steps)].
+        """
+        ...
+
+    def parts(
+        self, decodes: int, decode_context: int, chunks: Sequence[tuple[int, int]], steps: int = 1
+    ) -> dict[str, int]:
+        """What the time of `steps` successive steps goes to, by operation, in fractions of 1 / `parts_per_ns` ns.
+
+        Before rounding and without floors, so it sums to no more than the durations. Each further step of the same
+        requests sees one more token of each; only steps without chunks follow one another so.
         """
         ...

@@ -24,6 +24,8 @@ class LinearCost:
 
     confidence = Confidence.HEURISTIC
     assumptions = ("step durations are the linear formula of the run file; nothing vouches for its coefficients",)
+    parts_per_ns = _PS_PER_NS
+    rest = "rounding"
 
     def __init__(self, coefficients: LinearCoefficients) -> None:
         for name in coefficients.__struct_fields__:
@@ -64,3 +66,16 @@ class LinearCost:
         if growth == 0:
             return [first // _PS_PER_NS] * steps
         return [total // _PS_PER_NS for total in range(first, first + growth * steps, growth)]
+
+    def parts(
+        self, decodes: int, decode_context: int, chunks: Sequence[tuple[int, int]], steps: int = 1
+    ) -> dict[str, int]:
+        tokens = decodes + sum([new for new, _ in chunks])
+        context = decode_context + sum([before for _, before in chunks])
+        seen = steps * context + decodes * (steps * (steps - 1) // 2)
+        return {
+            "base": steps * self._base,
+            "new_tokens": steps * tokens * self._token,
+            "requests": steps * (decodes + len(chunks)) * self._request,
+            "context": seen * self._context,
+        }

@@ -167,6 +167,8 @@ class RooflineCost:
     """`CostModel` of a plain model on one GPU per rank. Raises CostError or ModelError for what cannot be deployed."""
 
     confidence = Confidence.HEURISTIC
+    parts_per_ns = TICKS_PER_NS
+    rest = "host"
 
     def __init__(self, inputs: RooflineInputs) -> None:
         check_factors(inputs.factors)
@@ -265,21 +267,33 @@ class RooflineCost:
         `gaps` is between and within kernels, `host` what the host adds, or what the device waits for it.
         """
         total_ns = self.step_ns(decodes, decode_context, chunks)
+        done, found = 0, {}
+        for name, ticks in self.parts(decodes, decode_context, chunks).items():
+            before_ns = (done + ROUND_UP) >> SHIFT
+            done += ticks
+            found[name] = ((done + ROUND_UP) >> SHIFT) - before_ns
+        found[self.rest] = total_ns - ((done + ROUND_UP) >> SHIFT)
+        return found
+
+    def parts(
+        self, decodes: int, decode_context: int, chunks: Sequence[tuple[int, int]], steps: int = 1
+    ) -> dict[str, int]:
         requests = decodes + len(chunks)
         singles = [before for new, before in chunks if new == 1]
         decodes, decode_context = decodes + len(singles), decode_context + sum(singles)
         prefills = [(new, before) for new, before in chunks if new > 1]
         tokens = decodes + sum(new for new, _ in prefills)
-        parts = self._operations.by_tokens(self._padding[tokens] if tokens < len(self._padding) else tokens)
-        parts |= self._attention_parts(decodes, decode_context, prefills)
-        parts |= self._operations.by_requests(requests)
-        parts["gaps"] = self._operations.gaps
-        done, found = 0, {}
-        for name, ticks in parts.items():
-            before_ns = (done + ROUND_UP) >> SHIFT
-            done += ticks
-            found[name] = ((done + ROUND_UP) >> SHIFT) - before_ns
-        found["host"] = total_ns - ((done + ROUND_UP) >> SHIFT)
+        found = self._operations.by_tokens(self._padding[tokens] if tokens < len(self._padding) else tokens)
+        attention = self._attention_parts(decodes, decode_context, prefills)
+        found |= attention
+        found |= self._operations.by_requests(requests)
+        found["gaps"] = self._operations.gaps
+        if steps == 1:
+            return found
+        found = {name: ticks * steps for name, ticks in found.items()}
+        for step in range(1, steps):
+            for name, ticks in self._attention_parts(decodes, decode_context + step * decodes, prefills).items():
+                found[name] += ticks - attention[name]
         return found
 
     def _attention_parts(self, decodes: int, context: int, prefills: Sequence[tuple[int, int]]) -> dict[str, int]:

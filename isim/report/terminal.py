@@ -6,6 +6,8 @@ it costs nothing in runs that print no report.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rich import box
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -14,6 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from isim.analyze.schema import Distribution, LoadReason, LoadState, Rates, ReplayState, Result
+from isim.model.spec import Confidence
+from isim.report import details
 from isim.report.console import drawn, fitting
 from isim.report.text import (
     bar,
@@ -37,12 +41,15 @@ _LATENCIES = (
     ("queue", "queue_ns"),
     ("prefill", "prefill_ns"),
 )
+_SENSITIVITY = ("", "now", "at -10 %", "", "at +10 %", "")
 _REASONS = {
     LoadReason.QUEUE_GROWS: "the queue grows from quarter to quarter",
     LoadReason.REQUESTS_QUEUE: "requests wait for several steps before they start",
     LoadReason.SEATS: "at least 90 % of max_num_seqs are taken on average",
     LoadReason.KV_BLOCKS: "at least 90 % of the KV blocks were in use",
     LoadReason.PREEMPTION: "requests were preempted for want of KV blocks",
+    LoadReason.SYSTEM_GROWS: "the number of requests in the system grows from quarter to quarter",
+    LoadReason.STEP_TIME: "with steps 10 % longer it is overloaded, or the mean TTFT or E2E more than 20 % greater",
 }
 _STATES = {
     LoadState.NEAR_SATURATION: "Near saturation: small errors of step times change latencies a lot.",
@@ -55,8 +62,13 @@ def render(result: Result, *, width: int, color: bool = False, unicode: bool = T
 
     Without `color` it has no escape sequence; without `unicode` its own marks are ASCII.
     """
+    return print_text(lambda columns: _report(result, columns, unicode), width=width, color=color)
+
+
+def print_text(whole: Callable[[int], RenderableType], *, width: int, color: bool) -> str:
+    """What `whole` makes of the columns there are, 60 to 120, as lines without blanks at their ends."""
     width = fitting(width)
-    return drawn(_report(result, width, unicode), width=width, color=color)
+    return drawn(whole(width), width=width, color=color)
 
 
 def _report(result: Result, width: int, unicode: bool) -> Group:
@@ -69,7 +81,7 @@ def _report(result: Result, width: int, unicode: bool) -> Group:
         ),
         _requests(result),
         Text(),
-        _latency(result, unicode),
+        *_latency(result, unicode),
         Text(),
         _throughput(result, unicode),
         Text(),
@@ -77,11 +89,13 @@ def _report(result: Result, width: int, unicode: bool) -> Group:
         *_classes(result, unicode),
         _machine(result, width, unicode),
         Text(),
+        *details.step_time(result, empty_table("Step time", ("", "share", "", "in all"), unicode), unicode),
+        *details.sensitivity(result, empty_table("Sensitivity to step times", _SENSITIVITY, unicode)),
         _trust(result),
     ]
     warnings = _warnings(result)
     if warnings:
-        parts += [Text(), _bullets("Warnings", warnings, "bold yellow")]
+        parts += [Text(), bullets("Warnings", warnings, "bold yellow")]
     return Group(*parts)
 
 
@@ -118,14 +132,17 @@ def _requests(result: Result) -> Text:
     }
     parts += [f"{count:,} {name}" for name, count in optional.items() if count]
     tokens = f"{counts.input_tokens:,} tokens in, {counts.output_tokens:,} out"
-    hits = f", {counts.hit_tokens:,} found in the prefix cache" if counts.hit_tokens else ""
-    preempted = f", {count_text(counts.preemptions, 'preemption')}" if counts.preemptions else ""
+    hits = f", {counts.hit_tokens:,} found in the prefix cache ({share_text(counts.hit_share)})"
+    hits = hits if counts.hit_tokens else ""
+    of = f" of {count_text(counts.preempted_requests, 'request')}"
+    preempted = f", {count_text(counts.preemptions, 'preemption')}{of}" if counts.preemptions else ""
     text = Text(", ".join(parts) + ". ", style="bold")
     text.append(f"{tokens}{hits}{preempted}.", style="not bold")
     return text
 
 
-def _table(title: str, columns: tuple[str, ...], unicode: bool) -> Table:
+def empty_table(title: str, columns: tuple[str, ...], unicode: bool) -> Table:
+    """A table without rows; numbers stand to the right."""
     table = Table(
         title=title,
         title_justify="left",
@@ -136,25 +153,30 @@ def _table(title: str, columns: tuple[str, ...], unicode: bool) -> Table:
         show_edge=False,
     )
     for index, column in enumerate(columns):
-        table.add_column(column, justify="right" if index else "left", no_wrap=True)
+        table.add_column(column, justify="right" if index else "left", overflow="fold")
     return table
 
 
-def _latency(result: Result, unicode: bool) -> Table:
+def _latency(result: Result, unicode: bool) -> list[RenderableType]:
     measured = count_text(result.counts.measured, "request")
-    table = _table(f"Latency of {measured}", ("", "mean", "p50", "p90", "p95", "p99", "max"), unicode)
-    rows: list[tuple[str, Distribution]] = [(label, getattr(result.latency, name)) for label, name in _LATENCIES]
+    table = empty_table(f"Latency of {measured}", ("", "mean", "p50", "p90", "p95", "p99", "max"), unicode)
+    rows: list[tuple[str, str, Distribution]] = [
+        (label, name, getattr(result.latency, name)) for label, name in _LATENCIES
+    ]
     if result.first_visible_ns is not None:
-        rows.insert(1, ("visible", result.first_visible_ns))
-    for label, values in rows:
+        rows.insert(1, ("visible", "first_visible_ns", result.first_visible_ns))
+    marks = False
+    for label, name, values in rows:
         numbers = (values.mean, values.p50, values.p90, values.p95, values.p99, values.max)
-        table.add_row(Text(label, style="bold"), *(time_text(number) for number in numbers))
-    return table
+        steep = details.steep(result, name)
+        marks |= steep
+        table.add_row(Text(f"{label} ~" if steep else label, style="bold"), *(time_text(number) for number in numbers))
+    return [table, Text(details.steep_note(), style="yellow")] if marks else [table]
 
 
 def _throughput(result: Result, unicode: bool) -> Table:
     columns = ("", "requests/s", "output tok/s", "total tok/s", "from", "to")
-    table = _table("Throughput", columns, unicode)
+    table = empty_table("Throughput", columns, unicode)
     table.add_row(Text("whole run", style="bold"), *_rates(result.throughput.whole_run))
     steady = result.throughput.steady_state
     table.add_row(Text("steady", style="bold"), *(_rates(steady) if steady is not None else ["-"] * 5))
@@ -171,7 +193,7 @@ def _promises(result: Result, unicode: bool) -> list[RenderableType]:
     slo = result.slo
     if slo is None:
         return []
-    table = _table("Service levels", ("", "limit", "reached", "verdict"), unicode)
+    table = empty_table("Service levels", ("", "limit", "reached", "verdict"), unicode)
     names = {name: label for label, name in _LATENCIES}
     measured = result.counts.measured
     for limit in slo.limits:
@@ -198,7 +220,7 @@ def _classes(result: Result, unicode: bool) -> list[RenderableType]:
     if not result.classes:
         return []
     columns = ("", "requests", "TTFT p50", "TTFT p99", "TPOT p50", "E2E p50", "E2E p99", "good")
-    table = _table("Classes", columns, unicode)
+    table = empty_table("Classes", columns, unicode)
     for one in result.classes[:_MOST_CLASSES]:
         latency = one.latency
         times = (
@@ -226,41 +248,56 @@ def _machine(result: Result, width: int, unicode: bool) -> Table:
     origin = f"{pool}, {bytes_text(kv.kv_bytes)} a GPU, {plain(kv.source)}"
     if kv.override_blocks is not None:
         origin += " (derived: no room)" if kv.derived_blocks is None else f" (derived: {kv.derived_blocks:,} blocks)"
-    over_time = result.batch_over_time
-    line = Text(sparkline(over_time.mean_batch_milli, room, unicode=unicode), style="green")
-    peak = max(over_time.mean_batch_milli, default=0)
     busy = result.busy
     spent = f"{share_text(busy.utilisation)} of {time_text(busy.duration_ns)}, {count_text(result.steps.total, 'step')}"
-    return _grid(
-        [
-            ("KV memory", memory),
-            ("", Text(origin)),
-            ("batch", line),
-            ("", Text(f"requests on the device over time, at most {rate_text(peak / 1000)} on average in a part")),
-            (
-                "busy",
-                Text(f"{spent}, {result.steps.with_prefill:,} with prefill, {result.steps.decode_only:,} without"),
-            ),
+    steps = f"{spent}, {result.steps.with_prefill:,} with prefill, {result.steps.decode_only:,} without"
+    return _grid([("KV memory", memory), ("", Text(origin)), *_over_time(result, room, unicode), ("busy", Text(steps))])
+
+
+def _over_time(result: Result, room: int, unicode: bool) -> list[tuple[str, Text]]:
+    """Lines of levels, each with what its highest level is."""
+
+    def line(values: list[int]) -> Text:
+        return Text(sparkline(values, room, unicode=unicode), style="green")
+
+    batch = result.batch_over_time.mean_batch_milli
+    most = rate_text(max(batch, default=0) / 1000)
+    rows = [
+        ("batch", line(batch)),
+        ("", Text(f"requests on the device over time, at most {most} on average in a part")),
+    ]
+    over_time = result.details.over_time
+    if over_time is not None:
+        queue, blocks = over_time.mean_queue_milli, over_time.most_kv_blocks
+        most = rate_text(max(queue, default=0) / 1000)
+        rows += [
+            ("queue", line(queue)),
+            ("", Text(f"requests not started yet, at most {most} on average in a part")),
+            ("KV used", line(blocks)),
+            ("", Text(f"blocks in use on one engine, at most {max(blocks, default=0):,}")),
         ]
-    )
+    return rows
 
 
 def _trust(result: Result) -> Group:
+    capacity, latency = result.confidence.kv_capacity, result.confidence.latency
     confidence = Text("Confidence: ", style="bold")
-    confidence.append(result.confidence.value, style="magenta")
-    confidence.append(", the weakest of the inputs used.", style="not bold")
+    confidence.append(f"KV capacity {capacity.value}, latency and throughput {latency.value}", style="magenta")
+    measured = "as measured" if capacity is Confidence.EXACT else "an estimate"
+    confidence.append(f"; the pool is {measured}, and each class is the weakest of its inputs.", style="not bold")
     passed = result.replay is ReplayState.PASSED
     checked = "An independent checker replayed the log: it is legal." if passed else "The log was not replayed."
     confidence.append(f" {checked}", style="not bold")
     parts: list[RenderableType] = [confidence]
     if result.assumptions:
-        parts.append(_bullets("Assumptions", list(result.assumptions), "bold"))
+        parts.append(bullets("Assumptions", list(result.assumptions), "bold"))
     if result.provenance:
-        parts.append(_bullets("Sources", list(result.provenance), "bold"))
+        parts.append(bullets("Sources", list(result.provenance), "bold"))
     return Group(*parts)
 
 
-def _bullets(title: str, sentences: list[str], style: str) -> Group:
+def bullets(title: str, sentences: list[str], style: str) -> Group:
+    """A title and a list."""
     bullets = Table.grid(padding=(0, 1, 0, 0))
     bullets.add_column(no_wrap=True)
     bullets.add_column(overflow="fold")

@@ -38,6 +38,13 @@ def share_text(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f} %"
 
 
+def change_text(change: float | None) -> str:
+    """A relative change in percent with its sign and one decimal, tenfold and more as a factor; a dash for none."""
+    if change is None:
+        return "-"
+    return f"x {1 + change:.3g}" if change >= 9 else f"{round(100 * change, 1) + 0.0:+.1f} %"
+
+
 def count_text(count: int, noun: str, plural: str | None = None) -> str:
     """A count and its noun: `1 request`, `1,200 requests`."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

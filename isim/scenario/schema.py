@@ -61,7 +61,7 @@ GPU = Block(
         "name": Field(TEXT, "Name of a preset (`isim presets gpus`), or of the GPU described here.", required=True),
         "memory": Field(SOME_BYTES, "Memory the driver reports."),
         "memory_bandwidth": Field(BANDWIDTH, "Bandwidth of the memory."),
-        "dense_flops": Field(DENSE_FLOPS, "Dense compute rate by number type."),
+        "dense_flops": Field(DENSE_FLOPS, "Dense compute rate by number type.", rule="those of the preset"),
         "source": Field(TEXT, "Where the figures given here come from.", rule="the run file"),
     },
     "A GPU by its name, or by its figures; figures given beside a preset's name replace the preset's.",
@@ -149,9 +149,14 @@ ENGINE = Block(
         "gpu_memory_utilization": Field(
             EFFICIENCY, "Share of the GPU's memory the engine may use.", default=920_000, rule="0.92"
         ),
-        "kv_cache_dtype": Field(KV_DTYPE, "Number type of the KV cache, auto for that of the unquantised model."),
+        "kv_cache_dtype": Field(
+            KV_DTYPE, "Number type of the KV cache, auto for that of the unquantised model.", rule="auto"
+        ),
         "num_gpu_blocks_override": Field(
-            whole(2), "KV blocks instead of what the memory holds, the null block included.", nullable=True
+            whole(2),
+            "KV blocks that were measured, the null block included.",
+            rule="what the memory holds",
+            nullable=True,
         ),
         "reserved_memory": Field(RESERVED, "What the engine measured that no KV block gets.", rule="isim's estimates"),
         "max_model_len": Field(whole(2, TOKENS_MAX), "Most tokens of prompt and output.", rule="the model's limit"),
