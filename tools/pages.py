@@ -148,9 +148,17 @@ def run_file_page() -> str:
 
 
 def verbs() -> dict[str, argparse.ArgumentParser]:
-    """The parser of each verb."""
-    (action,) = (each for each in _parser()._actions if isinstance(each, argparse._SubParsersAction))
-    return dict(action.choices)
+    """The parser of each verb; one that has verbs of its own stands as each of these."""
+    return dict(_verbs("", _parser()))
+
+
+def _verbs(path: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    (action,) = (each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
+    for name, verb in action.choices.items():
+        if any(isinstance(each, argparse._SubParsersAction) for each in verb._actions):
+            yield from _verbs(f"{path}{name} ", verb)
+        else:
+            yield f"{path}{name}", verb
 
 
 def _options(verb: argparse.ArgumentParser) -> bool:
@@ -158,7 +166,7 @@ def _options(verb: argparse.ArgumentParser) -> bool:
 
 
 def _positionals(verb: argparse.ArgumentParser) -> list[str]:
-    forms: dict[object, str] = {None: "{}", "?": "[{}]", "+": "{}..."}
+    forms: dict[object, str] = {None: "{}", "?": "[{}]", "+": "{}...", "*": "[{}...]"}
     names = [
         (each.nargs, "|".join(map(str, each.choices or ())) or each.metavar)
         for each in verb._actions
