@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from group_examples import GROUP_EXAMPLES
 from mutations import could_be_read, kind_of, others
 from replay_examples import (
     EXAMPLES,
@@ -24,6 +25,8 @@ from replay_examples import (
 
 from isim.record.records import KINDS, AnyRecord, Arrive, End, Header, RejectReason
 from isim.replay import FREE_FIELDS, RULES, Replay, ReplayViolation, Rule
+
+ALL_EXAMPLES = {**EXAMPLES, **GROUP_EXAMPLES}
 
 
 def _without(records: list[AnyRecord], place: int) -> list[AnyRecord]:
@@ -161,9 +164,9 @@ def test_every_rule_has_a_meaning_and_a_log_that_breaks_it() -> None:
     assert {rule for rule, _, _ in BROKEN} == set(Rule)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", ALL_EXAMPLES)
 def test_hand_worked_log_is_accepted(name: str) -> None:
-    records = EXAMPLES[name]()
+    records = ALL_EXAMPLES[name]()
     replay = Replay()
     for record in records:
         replay.read([record])
@@ -194,9 +197,9 @@ GIVEN = {("turn", "duration_ns"), ("stretch", "durations_ns")}
 """Facts the log states: a wrong one is noticed where it collides with what follows from it, not before."""
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", ALL_EXAMPLES)
 def test_every_field_of_every_record_is_checked(name: str) -> None:
-    records = EXAMPLES[name]()
+    records = ALL_EXAMPLES[name]()
     for place, record in enumerate(records):
         for field in record.__struct_fields__:
             key = (kind_of(record), field)
@@ -211,16 +214,16 @@ def test_every_field_of_every_record_is_checked(name: str) -> None:
 
 
 def test_the_examples_hold_every_kind_and_the_free_fields_exist() -> None:
-    kinds = {type(record) for make in EXAMPLES.values() for record in make()}
+    kinds = {type(record) for make in ALL_EXAMPLES.values() for record in make()}
     assert kinds == set(KINDS)
     fields = {(kind_of(kind), field) for kind in KINDS for field in kind.__struct_fields__}
     assert set(FREE_FIELDS) <= fields
     assert all(reason for reason in FREE_FIELDS.values())
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", ALL_EXAMPLES)
 def test_no_record_can_be_lost_or_told_twice(name: str) -> None:
-    records = EXAMPLES[name]()
+    records = ALL_EXAMPLES[name]()
     for place in range(len(records)):
         lost = violation(_without(records, place))
         assert lost is not None and lost.sequence >= min(place, 1) - 1, place
@@ -228,9 +231,9 @@ def test_no_record_can_be_lost_or_told_twice(name: str) -> None:
         assert twice is not None and twice.sequence == place + 1, (place, str(twice))
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", ALL_EXAMPLES)
 def test_neighbours_cannot_change_places(name: str) -> None:
-    records = EXAMPLES[name]()
+    records = ALL_EXAMPLES[name]()
     for place in range(len(records) - 1):
         swapped = numbered([*records[:place], records[place + 1], records[place], *records[place + 2 :]])
         assert violation(swapped) is not None, place
