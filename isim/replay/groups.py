@@ -295,11 +295,14 @@ class GroupScheduler(Scheduler):
         tokens, before = tokens // whole * whole, before // whole * whole
         keys = self.keys.extend(chain, tokens // self._lookup.unit)
         for group, table in zip(self._groups, self._held[member.index].tables, strict=True):
-            for place in table.unnamed(tokens // group.size):
-                block = self.pool.name(self._lookup.key(keys, group, place))
-                table.blocks.append(block)
-                if group.sparse and (place + 1) * group.size > before:
-                    self._new_states.append(block)
+            places = table.unnamed(tokens // group.size)
+            blocks = self.pool.name(self._lookup.keys(keys, group, places))
+            table.blocks += blocks
+            if group.sparse:
+                fresh = [
+                    block for place, block in zip(places, blocks, strict=True) if (place + 1) * group.size > before
+                ]
+                self._new_states += fresh
 
     def _name_live(self, other: Member, chain: Chain, granted: int, *, counted: bool) -> None:
         hashed_tokens = self.hashed_tokens(other, granted)

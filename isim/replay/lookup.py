@@ -7,7 +7,7 @@ number, is the entry's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import gcd, lcm
 
 import msgspec
@@ -44,9 +44,10 @@ class Lookup:
         kinds = [_Alike(groups[numbers[0]], tuple(numbers)) for numbers in alike.values()]
         self._kinds = [kind for kind in kinds if kind.full] + [kind for kind in kinds if not kind.full]
 
-    def key(self, keys: Sequence[int], group: Terms, place: int) -> int:
-        """The key of a group's entry, from the keys of the chain."""
-        return keys[(place + 1) * group.size // self.unit - 1] + group.number
+    def keys(self, keys: Sequence[int], group: Terms, places: Iterable[int]) -> list[int]:
+        """The keys of a group's entries, from the keys of the chain."""
+        each = group.size // self.unit
+        return [keys[(place + 1) * each - 1] + group.number for place in places]
 
     def find(self, keys: Sequence[int], tokens: int) -> Found:
         """The longest prefix of at most so many tokens that all groups have.
@@ -72,12 +73,9 @@ class Lookup:
 
     def _blocks(self, keys: Sequence[int], group: Terms, tokens: int) -> list[Block]:
         """What the group still needs of the prefix."""
-        found = []
-        for place in range(group.passed(tokens), tokens // group.size):
-            block = self._pool.oldest(self.key(keys, group, place))
-            assert block is not None, "it was looked up just now"
-            found.append(block)
-        return found
+        needed = range(group.passed(tokens), tokens // group.size)
+        blocks = [self._pool.oldest(key) for key in self.keys(keys, group, needed)]
+        return [block for block in blocks if block is not None]
 
     def _end(self, keys: Sequence[int], kind: _Alike, tokens: int) -> int:
         """The entries of the longest prefix that groups of this kind can go on from."""

@@ -6,22 +6,27 @@ with a key stays findable while it is lent and while it waits in the queue. Of e
 
 0.21 puts freed blocks at the end of the queue, the tail of the request first. 0.33 puts those without a key in front.
 Without prefix caching order means nothing and only the count is kept.
+
+A block that is lent out of the middle of the queue leaves its place there behind, a stale one. Its newer places come
+after it, so of its places the first are stale, as many as it counts. When they are too many the queue is made anew.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
+_LEAST_KEPT = 1024
 
-class Block(msgspec.Struct, eq=False):
-    """A full block with a key; `users` is 0 while it waits in the free queue."""
+
+class Block(msgspec.Struct, eq=False, gc=False):
+    """A full block with a key; `users` is 0 while it waits in the free queue, where it has `stale` places too."""
 
     key: int
-    serial: int
     users: int = 1
+    stale: int = 0
 
 
 class _Extent(msgspec.Struct, eq=False):
@@ -37,16 +42,17 @@ class Pool:
         self.free = usable_blocks
         self._caching = caching
         self._unkeyed_first = unkeyed_first
-        self._serial = 0
-        self._queue: OrderedDict[int, Block | _Extent] = OrderedDict()
-        self._cached: dict[int, list[Block]] = {}
+        self._most_places = 2 * usable_blocks + _LEAST_KEPT
+        self._queue: deque[Block | _Extent] = deque()
+        self._oldest: dict[int, Block] = {}
+        self._younger: dict[int, list[Block]] = {}
         if caching:
             self._put_unkeyed(usable_blocks, in_front=False)
 
     @property
     def cached_keys(self) -> int:
         """How many different keys can be found now."""
-        return len(self._cached)
+        return len(self._oldest)
 
     def take(self, count: int) -> None:
         """Lend `count` blocks from the head of the queue; the caller knows that there are enough."""
@@ -55,16 +61,19 @@ class Pool:
             return
         queue = self._queue
         while count:
-            serial, head = next(iter(queue.items()))
+            head = queue[0]
             if isinstance(head, Block):
-                del queue[serial]
+                queue.popleft()
+                if head.stale:
+                    head.stale -= 1
+                    continue
                 self._forget(head)
                 count -= 1
             elif head.count > count:
                 head.count -= count
                 return
             else:
-                del queue[serial]
+                queue.popleft()
                 count -= head.count
 
     def give_unnamed(self, keyed: int, unkeyed: int) -> None:
@@ -76,62 +85,84 @@ class Pool:
 
     def give(self, blocks: Sequence[Block], unkeyed: int) -> None:
         """Take back a request's table: `blocks` in the order of its tokens, then `unkeyed` more."""
-        self.free += unkeyed
         self._put_unkeyed(unkeyed, in_front=self._unkeyed_first)
         queue = self._queue
+        freed = unkeyed
         for block in reversed(blocks):
             block.users -= 1
             if block.users == 0:
-                queue[block.serial] = block
-                self.free += 1
+                queue.append(block)
+                freed += 1
+        self.free += freed
+        if len(queue) > self._most_places:
+            self._drop_stale()
 
     def find(self, keys: Sequence[int], limit: int) -> list[Block]:
         """The longest run of cached blocks for the first `limit` keys."""
-        cached = self._cached
+        oldest = self._oldest
         found: list[Block] = []
         for key in keys[:limit]:
-            equal = cached.get(key)
-            if equal is None:
+            block = oldest.get(key)
+            if block is None:
                 break
-            found.append(equal[0])
+            found.append(block)
         return found
 
     def oldest(self, key: int) -> Block | None:
         """The block that is found under this key."""
-        equal = self._cached.get(key)
-        return equal[0] if equal else None
+        return self._oldest.get(key)
 
     def touch(self, blocks: Sequence[Block]) -> None:
         """Lend blocks that were found: they leave the queue, if they wait there, and keep their keys."""
         for block in blocks:
             if block.users == 0:
-                del self._queue[block.serial]
+                block.stale += 1
                 self.free -= 1
             block.users += 1
 
-    def name(self, key: int) -> Block:
-        """A block that is lent out becomes findable under its key."""
-        self._serial += 1
-        block = Block(key, self._serial)
-        self._cached.setdefault(key, []).append(block)
-        return block
+    def name(self, keys: Iterable[int]) -> list[Block]:
+        """Blocks that are lent out become findable under these keys."""
+        oldest = self._oldest
+        named = []
+        for key in keys:
+            block = Block(key)
+            if oldest.setdefault(key, block) is not block:
+                self._younger.setdefault(key, []).append(block)
+            named.append(block)
+        return named
 
     def _forget(self, block: Block) -> None:
-        equal = self._cached[block.key]
-        equal.remove(block)
-        if not equal:
-            del self._cached[block.key]
+        key = block.key
+        younger = self._younger.get(key)
+        if younger is None:
+            del self._oldest[key]
+            return
+        if self._oldest[key] is block:
+            self._oldest[key] = younger.pop(0)
+        else:
+            younger.remove(block)
+        if not younger:
+            del self._younger[key]
 
     def _put_unkeyed(self, count: int, *, in_front: bool) -> None:
         if not count:
             return
         queue = self._queue
         if queue:
-            edge = queue[next(iter(queue) if in_front else reversed(queue))]
+            edge = queue[0 if in_front else -1]
             if isinstance(edge, _Extent):
                 edge.count += count
                 return
-        self._serial += 1
-        queue[self._serial] = _Extent(count)
         if in_front:
-            queue.move_to_end(self._serial, last=False)
+            queue.appendleft(_Extent(count))
+        else:
+            queue.append(_Extent(count))
+
+    def _drop_stale(self) -> None:
+        kept: deque[Block | _Extent] = deque()
+        for place in self._queue:
+            if isinstance(place, Block) and place.stale:
+                place.stale -= 1
+            else:
+                kept.append(place)
+        self._queue = kept

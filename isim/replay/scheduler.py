@@ -249,8 +249,7 @@ class Scheduler:
     def _name_blocks(self, member: Member, chain: Chain, tokens: int) -> None:
         full = tokens // self.limits.block_size
         if full > len(member.blocks):
-            for key in self.keys.extend(chain, full)[len(member.blocks) : full]:
-                member.blocks.append(self.pool.name(key))
+            member.blocks += self.pool.name(self.keys.extend(chain, full)[len(member.blocks) : full])
 
     def release(self, member: Member, hashed_tokens: int) -> None:
         """The member's blocks go back; it holds those of `computed` tokens."""
