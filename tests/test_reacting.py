@@ -8,12 +8,17 @@ from typing import Any
 import pytest
 from expand import tell
 from product import Played, play
+from slow_blocks import SlowRequest
+from slow_engine import run_timed
+from workload_fuzz import linear_step_ns
 
 from isim.cli.main import main
 from isim.record.records import (
     Arrive,
     EngineLimits,
     EngineVersion,
+    GroupKind,
+    GroupLimits,
     LinearCoefficients,
     Reject,
     RouterFacts,
@@ -38,6 +43,12 @@ from isim.workload.feedback import open_feedback
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
 PRICE = LinearCoefficients(base_ps=1_000_000, per_token_ps=0, per_request_ps=0, per_context_token_ps=0)
 """Every step takes a microsecond."""
+
+
+WINDOWS = (
+    GroupLimits(kind=GroupKind.FULL, block_size=4),
+    GroupLimits(kind=GroupKind.SLIDING, block_size=4, window_tokens=20),
+)
 
 
 def limits(**change: Any) -> EngineLimits:
@@ -137,6 +148,54 @@ def test_the_next_turn_of_a_conversation_finds_what_was_said_before() -> None:
             assert hits[request] == (64 * turn - 1) // 16 * 16 if turn else hits[request] == 0
         other = play(limits(async_scheduling=async_scheduling), open_feedback(workload, 3), PRICE, max_stretch=1)
         assert other.digest == played.digest
+
+
+@pytest.mark.parametrize("version", list(EngineVersion))
+@pytest.mark.parametrize("groups", [(), WINDOWS], ids=["one group", "windows"])
+def test_the_slow_engine_gives_conversations_and_closed_loops_the_same_times(
+    version: EngineVersion, groups: tuple[GroupLimits, ...]
+) -> None:
+    """What clients came to send, given to the slow engine as plain arrivals: the same times and hits for everybody."""
+    said = traffic(Uniform(low_tokens=1, high_tokens=30), Uniform(low_tokens=1, high_tokens=20))
+    talks = Sessions(
+        sessions=12,
+        arrivals=Poisson(rate_per_s=Ratio(numerator=200_000)),
+        turns=Uniform(low_tokens=1, high_tokens=4),
+        think=FixedThink(duration_ns=3000),
+        traffic=said,
+    )
+    loop = ClosedLoop(clients=6, requests=40, think=FixedThink(duration_ns=2000), traffic=said)
+    for workload in (talks, loop):
+        for asynchronous in (False, True):
+            engine = limits(
+                version=version, async_scheduling=asynchronous, groups=groups, block_size=4, max_num_seqs=4,
+                max_num_batched_tokens=24, num_blocks=100, max_model_len=256,
+            )  # fmt: skip
+            played = run(workload, engine)
+            told = tell(played.records)
+            sent = [
+                SlowRequest(
+                    id=record.id,
+                    prompt=record.prompt or [(f"only:{record.id}", 0, record.prompt_tokens)],
+                    output_tokens=record.output_tokens,
+                    arrival_ns=record.time_ns,
+                )
+                for record in played.records
+                if isinstance(record, Arrive)
+            ]
+            slow = run_timed(engine, sent, linear_step_ns(PRICE))
+            hits = 0
+            for index, request in enumerate(sent):
+                outcome = slow.requests[request.id]
+                assert told.first.get(index) == outcome.first_token_ns, request.id
+                assert told.finish.get(index) == outcome.finish_ns, request.id
+                found = [(a.time_ns, a.hit_tokens, a.tokens) for a in outcome.admissions]
+                assert [(time, hit, tokens) for time, who, hit, tokens in told.admissions if who == index] == found
+                hits += sum(hit for _, hit, _ in found)
+            assert (hits > 0) == (workload is talks)
+            assert played.block_order() == slow.free_block_order
+            for how in ({"max_stretch": 1}, {"shuffle_seed": 1}, {"shuffle_seed": 2}):
+                assert run(workload, engine, **how).digest == played.digest, how
 
 
 def test_refused_and_cancelled_requests_end_too() -> None:
