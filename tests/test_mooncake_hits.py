@@ -62,7 +62,7 @@ def check(limit: int, *sets: str) -> int:
     """Run the first rows of the trace with room for everything; tokens found, all as the plain cache has them."""
     with gzip.open(TRACE, "rt") as lines:
         rows = [json.loads(line) for line in islice(lines, limit)]
-    overrides = [f"workload.path={TRACE}", f"workload.limit={limit}", "engine.num_gpu_blocks_override=1000000", *sets]
+    overrides = [f"workload.path={TRACE}", f"workload.limit={limit}", "engine.num_gpu_blocks_override=10000000", *sets]
     scenario = load_scenario(ROOT / "scenarios" / "mooncake.yaml", overrides)
     records: list[AnyRecord] = []
     simulate(scenario, base_dir=ROOT, readers=[records.extend], digest=False)
