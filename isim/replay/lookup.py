@@ -7,7 +7,7 @@ number, is the entry's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import gcd, lcm
 
 import msgspec
@@ -44,10 +44,13 @@ class Lookup:
         kinds = [_Alike(groups[numbers[0]], tuple(numbers)) for numbers in alike.values()]
         self._kinds = [kind for kind in kinds if kind.full] + [kind for kind in kinds if not kind.full]
 
-    def keys(self, keys: Sequence[int], group: Terms, places: Iterable[int]) -> list[int]:
+    def keys(self, keys: Sequence[int], group: Terms, places: Sequence[int]) -> list[int]:
         """The keys of a group's entries, from the keys of the chain."""
-        each = group.size // self.unit
-        return [keys[(place + 1) * each - 1] + group.number for place in places]
+        each, number = group.size // self.unit, group.number
+        if isinstance(places, range):
+            picked = keys[(places.start + 1) * each - 1 : places.stop * each : each]
+            return [key + number for key in picked] if number else list(picked)
+        return [keys[(place + 1) * each - 1] + number for place in places]
 
     def find(self, keys: Sequence[int], tokens: int) -> Found:
         """The longest prefix of at most so many tokens that all groups have.
@@ -82,10 +85,10 @@ class Lookup:
         step = self.whole // kind.terms.size
         limit = tokens // kind.terms.size
         if kind.full:
-            end = 0
-            while end < limit and self._cached(keys, kind, end):
-                end += 1
-            return end // step * step
+            for number in kind.numbers:
+                wanted = self.keys(keys, self._groups[number], range(limit))
+                limit = len(self._pool.find(wanted, limit))
+            return limit // step * step
         end = limit // step * step
         while end > 0:
             first = max(0, end - kind.terms.run)

@@ -59,21 +59,23 @@ class Pool:
         self.free -= count
         if not self._caching:
             return
-        queue = self._queue
+        queue, oldest, younger = self._queue, self._oldest, self._younger
         while count:
-            head = queue[0]
+            head = queue.popleft()
             if isinstance(head, Block):
-                queue.popleft()
                 if head.stale:
                     head.stale -= 1
                     continue
-                self._forget(head)
+                if head.key in younger:
+                    self._forget_one(head)
+                else:
+                    del oldest[head.key]
                 count -= 1
             elif head.count > count:
                 head.count -= count
+                queue.appendleft(head)
                 return
             else:
-                queue.popleft()
                 count -= head.count
 
     def give_unnamed(self, keyed: int, unkeyed: int) -> None:
@@ -131,12 +133,10 @@ class Pool:
             named.append(block)
         return named
 
-    def _forget(self, block: Block) -> None:
+    def _forget_one(self, block: Block) -> None:
+        """One of several blocks of a key is found no more."""
         key = block.key
-        younger = self._younger.get(key)
-        if younger is None:
-            del self._oldest[key]
-            return
+        younger = self._younger[key]
         if self._oldest[key] is block:
             self._oldest[key] = younger.pop(0)
         else:
