@@ -153,14 +153,14 @@ class Scheduler:
         return Found(len(blocks) * self.limits.block_size, [blocks])
 
     def fits(self, member: Member, found: Found, tokens: int) -> bool:
-        """Whether the free blocks suffice to start the waiting member with so many tokens. If not, may that change?"""
+        """Whether the free blocks suffice to start the waiting member with so many tokens beyond those found."""
         (blocks,) = found.blocks
         whole = member.known if self.limits.scheduler_reserve_full_isl else found.tokens + tokens
         from_queue = sum(1 for block in blocks if block.users == 0)
         return self.blocks_for(whole) - len(blocks) + from_queue <= self.pool.free
 
     def turn_away(self, member: Member, found: Found) -> None:
-        """The head of the queue is not admitted; with a step like this one it would not be the next time, unless."""
+        """The head of the queue is not admitted: may that change after more steps like this one?"""
         quotes = member.chain is not None and bool(member.chain.quoted)
         self.head_may_change = bool(found.tokens) or quotes
 
@@ -182,7 +182,7 @@ class Scheduler:
 
         `granted` is as for `name_prefill`.
         """
-        # a member that starts has only the blocks found; all others have blocks for what they have computed
+        # whoever starts has the blocks found, which are whole; whoever runs has blocks for what it has computed
         self.pool.take(self.blocks_for(tokens) - self.blocks_for(self.roster.computed(member)))
         if member.stage is Stage.PREFILL:
             self.name_prefill(member, tokens, granted)

@@ -175,6 +175,12 @@ def test_random_logs_are_legal() -> None:
     assert min(seen[kind] for kind in [*GroupKind, *EngineVersion, "asynchronous", "lengths"]) > 50, seen
 
 
+def test_the_free_queue_may_be_made_anew_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its stale places are dropped at every return of blocks, instead of when they are too many."""
+    monkeypatch.setattr("isim.replay.pool._LEAST_KEPT", -(1 << 60))
+    assert judged(range(200, 240))["hits"] > 500
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", range(1, 9))
 def test_many_more_random_logs_are_legal(batch: int) -> None:
