@@ -114,6 +114,4 @@ def walk(table: Scheduler, plan: Plan, flight: Flight) -> None:
         if tokens is not None and sequence.status is Status.PREFILL:
             plan.chunks.append((sequence.index, tokens))
             table.extend(sequence, tokens, plan, flight)
-        elif tokens is not None:
-            table.publish_one(sequence)
     table.prefills = [sequence for sequence in table.prefills if sequence.status is Status.PREFILL]
