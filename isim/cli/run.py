@@ -67,13 +67,12 @@ def run(arguments: argparse.Namespace) -> int:
 def _run_in_memory(scenario: Scenario, wishes: Wishes) -> Analysis:
     """The replay, if any, reads along."""
     collector = Collector()
-    readers: list[Reader] = [collector.read]
     if not wishes.replay:
-        return _analysis(scenario, _simulate(scenario, wishes, readers), collector, ReplayState.NOT_RUN)
+        return _analysis(scenario, _simulate(scenario, wishes, collector, []), collector, ReplayState.NOT_RUN)
     from isim.replay import Replay
 
     replay = Replay()
-    finished = _simulate(scenario, wishes, [*readers, replay.read])
+    finished = _simulate(scenario, wishes, collector, [replay.read])
     replay.finish()
     return _analysis(scenario, finished, collector, ReplayState.PASSED)
 
@@ -104,7 +103,7 @@ def _run_with_log(scenario: Scenario, wishes: Wishes, folder: OutFolder) -> Anal
 
     collector = Collector()
     with folder.path(LOG).open("wb") as stream:
-        finished = _simulate(scenario, wishes, [collector.read, LogWriter(stream).write])
+        finished = _simulate(scenario, wishes, collector, [LogWriter(stream).write])
     if not wishes.replay:
         return _analysis(scenario, finished, collector, ReplayState.NOT_RUN)
     from isim.replay import replay_log
@@ -117,11 +116,18 @@ def _run_with_log(scenario: Scenario, wishes: Wishes, folder: OutFolder) -> Anal
     return _analysis(scenario, finished, collector, ReplayState.PASSED)
 
 
-def _simulate(scenario: Scenario, wishes: Wishes, readers: Sequence[Reader]) -> FinishedRun:
+def _simulate(scenario: Scenario, wishes: Wishes, collector: Collector, readers: Sequence[Reader]) -> FinishedRun:
     # A run makes no garbage that reference counts do not free; looking for some costs a tenth of it.
     gc.disable()
     with _progress(scenario, quiet=wishes.quiet) as progress:
-        return simulate(scenario, base_dir=wishes.base_dir, readers=readers, digest=wishes.digest, progress=progress)
+        return simulate(
+            scenario,
+            base_dir=wishes.base_dir,
+            readers=readers,
+            lane_readers=[collector.read_lanes],
+            digest=wishes.digest,
+            progress=progress,
+        )
 
 
 def _progress(scenario: Scenario, *, quiet: bool) -> AbstractContextManager[Callable[[int, int], None] | None]:
