@@ -113,7 +113,7 @@ def wire(
     if parts.client_timeout_ns is not None:
         router.clients = Clients(kernel, engines, census, parts.client_timeout_ns)
     if isinstance(requests, Iterator):
-        send(kernel, requests, router.mailbox, census, foresight)
+        send(kernel, requests, router, census, foresight)
     else:
         from isim.serve.reacting import Reacting  # only a workload that reacts pays for its import
 

@@ -15,7 +15,7 @@ from isim.cost.memory import KvCapacity
 from isim.kernel.kernel import Kernel
 from isim.model.spec import Confidence, weakest
 from isim.record.digest import LogDigest
-from isim.record.log import Log, Reader
+from isim.record.log import LaneReader, Log, Reader
 from isim.record.records import REVISION, SCHEMA, AnyRecord, End, Header, Turn
 from isim.scenario.defaults import scenario_assumptions
 from isim.scenario.digest import scenario_digest
@@ -53,12 +53,13 @@ def simulate(
     *,
     base_dir: Path,
     readers: Sequence[Reader] = (),
+    lane_readers: Sequence[LaneReader] = (),
     shuffle_seed: int | None = None,
     digest: bool = True,
     progress: Progress | None = None,
     step_time_percent: int = 100,
 ) -> FinishedRun:
-    """Run a scenario to its end; every reader is given all records in order, in batches.
+    """Run a scenario to its end; every reader is given all records in batches, in order or lane by lane.
 
     `base_dir` is what paths in the scenario are relative to. `shuffle_seed` perturbs ties that may not matter.
     `step_time_percent` scales every step: how the run would look if the cost model were that wrong.
@@ -79,7 +80,7 @@ def simulate(
     if progress is not None:
         all_readers.append(_watch(progress))
     header = _header(scenario, parts)
-    log = Log(header, all_readers)
+    log = Log(header, all_readers, lane_readers)
     kernel = Kernel(max_events=simulation.max_events, shuffle_seed=shuffle_seed, seed=simulation.seed)
     system = wire(parts, workload.source(), log, kernel=kernel, max_stretch=simulation.max_stretch)
     kernel.run()

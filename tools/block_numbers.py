@@ -32,7 +32,7 @@ class NumberedPool(BlockPool):
         self._number(owner, count)
         self._settle()
 
-    def open(self, decoders: Decoders, running: Iterable[Sequence], ticks: int) -> None:
+    def open(self, count: int, decoders: Decoders, running: Iterable[Sequence], ticks: int) -> None:
         """Blocks are taken tick by tick, and within a tick in running order."""
         members = [sequence for sequence in running if sequence.status is Status.DECODE]
         block = decoders.block_size
@@ -42,8 +42,8 @@ class NumberedPool(BlockPool):
             for sequence in members
             if (sequence.offset + tick) % block == 0
         ]
-        assert len(line) == decoders.opened(ticks)
-        super().open(decoders, running, ticks)
+        assert len(line) == count
+        super().open(count, decoders, running, ticks)
         for sequence in line:
             self._number(sequence, 1)
         self._settle()

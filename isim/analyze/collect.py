@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from itertools import accumulate, chain, islice
 from operator import mul, sub
+from struct import pack
 
 from isim.record.errors import CausalityError
 from isim.record.records import Abort, AnyRecord, Arrive, End, Header, Reject, RejectReason, Stretch, Turn
@@ -35,11 +36,19 @@ _ZEROS = array("q", [0])
 _MARK = 1024
 
 
+def _extend(column: array[int], values: list[int]) -> None:
+    """All at once: appending them one by one takes several times as long."""
+    column.frombytes(pack(f"{len(values)}q", *values))
+
+
 class Status(IntEnum):
     UNFINISHED = 0
     COMPLETED = 1
     REJECTED = 2
     ABORTED = 3
+
+
+_COMPLETED = Status.COMPLETED.value
 
 
 class RequestColumns:
@@ -67,16 +76,16 @@ class RequestColumns:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def add(self, arrivals: list[Arrive]) -> None:
+    def add(self, arrivals: Sequence[Arrive]) -> None:
         for never in (self.start_ns, self.first_step, self.last_step, self.first_ns, self.finish_ns):
             never.extend(_NEVERS * len(arrivals))
         for zero in (self.hit_tokens, self.preemptions, self.status):
             zero.extend(_ZEROS * len(arrivals))
         self.ids += [record.id for record in arrivals]
-        self.engine.fromlist([record.engine for record in arrivals])
-        self.arrival_ns.fromlist([record.time_ns for record in arrivals])
-        self.input_tokens.fromlist([record.prompt_tokens for record in arrivals])
-        self.asked_tokens.fromlist([record.output_tokens for record in arrivals])
+        _extend(self.engine, [record.engine for record in arrivals])
+        _extend(self.arrival_ns, [record.time_ns for record in arrivals])
+        _extend(self.input_tokens, [record.prompt_tokens for record in arrivals])
+        _extend(self.asked_tokens, [record.output_tokens for record in arrivals])
 
     def late(self) -> Iterator[tuple[int, int, int]]:
         """(request, step, step of its token before) of each late token."""
@@ -109,27 +118,16 @@ class StepColumns:
             "q", accumulate(map(mul, self.run_batch, map(sub, ends_ns, self.run_start_ns)), initial=0)
         )
 
-    def idle(self, since_ns: int, until_ns: int) -> int:
-        """A run of no requests between two times; returns how long it is."""
-        self.run_start_ns.append(since_ns)
-        self.run_batch.append(0)
-        self.idle_ns += until_ns - since_ns
-        return until_ns - since_ns
+    def extend(self, spans_ns: list[int], starts_ns: list[int], batches: list[int]) -> None:
+        """Append steps and runs."""
+        _extend(self.spans_ns, spans_ns)
+        _extend(self.run_start_ns, starts_ns)
+        _extend(self.run_batch, batches)
 
-    def stretches(self, stretch: Stretch, last_end_ns: int) -> int:
-        """Append the steps of a stretch, given the end of the step before; returns the end of its last one."""
-        durations_ns = stretch.durations_ns
-        if len(durations_ns) != stretch.steps:
-            durations_ns = durations_ns * stretch.steps
-        start_ns = stretch.schedule_ns
-        if start_ns > last_end_ns:
-            durations_ns = [durations_ns[0] + self.idle(last_end_ns, start_ns), *durations_ns[1:]]
-        else:
-            start_ns = last_end_ns
-        self.run_start_ns.append(start_ns)
-        self.run_batch.append(stretch.batch)
-        self.spans_ns.fromlist(durations_ns)
-        return last_end_ns + sum(durations_ns)
+    def later_ns(self, step: int, more_ns: Sequence[int]) -> int:
+        """The time from the end of a step to that of the last one of `more_ns`, which follow those known so far."""
+        first = step + 1 - len(self.spans_ns)
+        return sum(more_ns[first:]) if first >= 0 else sum(self.spans_ns[first:]) + sum(more_ns)
 
     def ended_by(self, time_ns: int) -> int:
         """How many steps ended at or before this time."""
@@ -159,19 +157,25 @@ class Collector:
         return self._header
 
     def read(self, records: Sequence[AnyRecord]) -> None:
+        """Read on, everything in order."""
+        lanes: dict[tuple[int, int], list[AnyRecord]] = {}
+        for record in records:
+            place = (record.RANK, record.engine if isinstance(record, Turn | Stretch) else 0)
+            lanes.setdefault(place, []).append(record)
+        self.read_lanes([lanes[place] for place in sorted(lanes)])
+
+    def read_lanes(self, lanes: Sequence[Sequence[AnyRecord]]) -> None:
         """Read on. Arrivals first: what a record says of a request never depends on a later arrival."""
-        if self._header is None and records:
-            self._begin(records[0])
-        arrivals = [record for record in records if type(record) is Arrive]
-        told = [record for record in records if type(record) is Stretch or type(record) is Turn]
-        self._arrivals(arrivals)
-        if len(arrivals) + len(told) < len(records):
-            self._leavings(records)
-        if len(self.engines) == 1:
-            self._steps(self.engines[0], told)
-            return
-        for engine, steps in enumerate(self.engines):
-            self._steps(steps, [record for record in told if record.engine == engine])
+        if self._header is None and lanes:
+            self._begin(lanes[0][0])
+        for lane in lanes:
+            first = lane[0]
+            if isinstance(first, Turn | Stretch):
+                self._steps(self.engines[first.engine], lane)  # type: ignore[arg-type] # one kind and owner to a lane
+            elif isinstance(first, Arrive):
+                self._arrivals(lane)  # type: ignore[arg-type] # as above
+            else:
+                self._leavings(lane)
 
     def finish(self) -> None:
         """All records were read: settle the columns, and the last tokens of requests that did not complete."""
@@ -195,11 +199,13 @@ class Collector:
         self._header = header
         self.engines = [StepColumns(header.engine.num_blocks - 1) for _ in range(header.engines)]
 
-    def _arrivals(self, arrivals: list[Arrive]) -> None:
+    def _arrivals(self, arrivals: Sequence[Arrive]) -> None:
         arrived = len(self.requests)
-        for index, record in enumerate(arrivals, arrived):
-            if record.request != index:
-                raise CausalityError(f"expected the arrival of request {index}, the log has {record.request}")
+        if [record.request for record in arrivals] != list(range(arrived, arrived + len(arrivals))):
+            index, found = next(
+                (index, record.request) for index, record in enumerate(arrivals, arrived) if record.request != index
+            )
+            raise CausalityError(f"expected the arrival of request {index}, the log has {found}")
         self.requests.add(arrivals)
 
     def _leavings(self, records: Sequence[AnyRecord]) -> None:
@@ -213,51 +219,69 @@ class Collector:
             elif isinstance(record, End):
                 self._end_ns = record.time_ns
 
-    def _steps(self, steps: StepColumns, records: list[Turn | Stretch]) -> None:
-        """Records of one engine. Everything is bound to a local name first: this is the loop that costs."""
-        requests = self.requests
-        first_step, first_ns = requests.first_step, requests.first_ns
-        last_step, finish_ns, status = requests.last_step, requests.finish_ns, requests.status
-        spans_ns, add_span, stretches = steps.spans_ns, steps.spans_ns.append, steps.stretches
-        add_start, add_batch = steps.run_start_ns.append, steps.run_batch.append
-        completed = Status.COMPLETED.value
+    def _steps(self, steps: StepColumns, records: Sequence[Turn | Stretch]) -> None:
+        """Records of one engine. Columns grow in one go at the end: this is the loop that costs."""
+        spans_ns: list[int] = []
+        starts_ns: list[int] = []
+        batches: list[int] = []
         last_end_ns = steps.last_end_ns
+        known = len(steps.spans_ns)
+        least_free_blocks = steps.least_free_blocks
         for record in records:
-            if type(record) is not Turn:
-                last_end_ns = stretches(record, last_end_ns)  # type: ignore[arg-type] # mypy does not narrow by type()
-                continue
-            ended = record.ended
-            before = len(spans_ns) - 1
-            if ended is not None:
-                ended_ns = last_end_ns if ended == before else last_end_ns - sum(spans_ns[ended + 1 :])
-                for request in record.first:
-                    first_step[request] = ended
-                    first_ns[request] = ended_ns
-                    if self._held:
-                        self._resume(request, ended)
-                for request in record.finished:
-                    last_step[request] = ended
-                    finish_ns[request] = ended_ns
-                    status[request] = completed
-                if record.late:
-                    self._late(record, ended)
-            if record.step is not None:
-                start_ns = record.time_ns
-                if start_ns > last_end_ns:
-                    steps.idle(last_end_ns, start_ns)
-                else:
-                    start_ns = last_end_ns
-                add_start(start_ns)
-                add_batch(record.scheduled)
-                end_ns = start_ns + record.duration_ns
-                add_span(end_ns - last_end_ns)
-                last_end_ns = end_ns
+            if record.free_blocks < least_free_blocks:
+                least_free_blocks = record.free_blocks
+            if type(record) is Stretch:
+                start_ns, batch, count, durations_ns = (
+                    record.schedule_ns,
+                    record.batch,
+                    record.steps,
+                    record.durations_ns,
+                )
+                if len(durations_ns) != count:
+                    durations_ns = durations_ns * count
+                took_ns = sum(durations_ns)
+                spans_ns += durations_ns
+            elif type(record) is Turn:
+                ended, newest = record.ended, known + len(spans_ns) - 1
+                if ended is not None:
+                    later_ns = 0 if ended == newest else steps.later_ns(ended, spans_ns)
+                    self._outcome(record, ended, last_end_ns - later_ns)
+                if record.preempted or record.skipped:
+                    self._hold(record, newest)
+                if record.step is None:
+                    continue
+                start_ns, batch, count = record.time_ns, record.scheduled, 1
+                took_ns = record.duration_ns
                 if record.admitted or record.chunks:
-                    self._admit(steps, record, start_ns)
-            if record.preempted or record.skipped:
-                self._hold(record, before)
+                    self._admit(steps, record, start_ns if start_ns > last_end_ns else last_end_ns)
+                spans_ns.append(took_ns)
+            if start_ns > last_end_ns:
+                spans_ns[-count] += start_ns - last_end_ns
+                steps.idle_ns += start_ns - last_end_ns
+                starts_ns.append(last_end_ns)
+                batches.append(0)
+                last_end_ns = start_ns
+            starts_ns.append(last_end_ns)
+            batches.append(batch)
+            last_end_ns += took_ns
+        steps.extend(spans_ns, starts_ns, batches)
         steps.last_end_ns = last_end_ns
-        steps.least_free_blocks = min([steps.least_free_blocks, *[record.free_blocks for record in records]])
+        steps.least_free_blocks = least_free_blocks
+
+    def _outcome(self, turn: Turn, ended: int, ended_ns: int) -> None:
+        """What the step `ended`, which ended at `ended_ns`, brought to requests."""
+        requests = self.requests
+        for request in turn.first:
+            requests.first_step[request] = ended
+            requests.first_ns[request] = ended_ns
+            if self._held:
+                self._resume(request, ended)
+        for request in turn.finished:
+            requests.last_step[request] = ended
+            requests.finish_ns[request] = ended_ns
+            requests.status[request] = _COMPLETED
+        if turn.late:
+            self._late(turn, ended)
 
     def _late(self, turn: Turn, ended: int) -> None:
         requests = self.requests

@@ -56,9 +56,33 @@ def percentiles(ordered: Sequence[int]) -> list[int]:
 def pooled_percentiles(pool: Mapping[int, array[int]]) -> list[int] | None:
     """As `percentiles`, of the multiset in which every value of `pool[weight]` counts `weight` times.
 
-    Two passes and no sorting: a histogram of 2^16-wide buckets finds the buckets that hold the ranks, an exact
-    histogram of those buckets finds the values. None for an empty pool.
+    No sorting: a histogram holds the ranks. Where it would be large, two passes: a histogram of 2^16-wide buckets finds
+    the buckets that hold the ranks, an exact histogram of those buckets finds the values. None for an empty pool.
     """
+    histogram = _small_histogram(pool)
+    if histogram is None:
+        return _percentiles_in_two_passes(pool)
+    count = sum(histogram.values())
+    return _place(histogram, _ranks(count))[0] if count else None
+
+
+def _ranks(count: int) -> list[int]:
+    return [rank(percent, count) for percent in PERCENTS] + [count]
+
+
+def _small_histogram(pool: Mapping[int, array[int]]) -> dict[int, int] | None:
+    """How often each value counts, or None if there are very many different ones."""
+    histogram: dict[int, int] = {}
+    for weight, values in pool.items():
+        for start in range(0, len(values), _PIECE):
+            for value, times in Counter(values[start : start + _PIECE]).items():
+                histogram[value] = histogram.get(value, 0) + weight * times
+            if len(histogram) > _PIECE:
+                return None
+    return histogram
+
+
+def _percentiles_in_two_passes(pool: Mapping[int, array[int]]) -> list[int] | None:
     coarse: dict[int, int] = {}
     for weight, values in pool.items():
         for bucket, times in Counter(map(rshift, values, repeat(_COARSE_BITS))).items():
@@ -66,7 +90,7 @@ def pooled_percentiles(pool: Mapping[int, array[int]]) -> list[int] | None:
     count = sum(coarse.values())
     if not count:
         return None
-    ranks = [rank(percent, count) for percent in PERCENTS] + [count]
+    ranks = _ranks(count)
     buckets, before = _place(coarse, ranks)
     wanted = frozenset(buckets)
     fine: dict[int, dict[int, int]] = {bucket: {} for bucket in buckets}

@@ -12,6 +12,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from itertools import compress, count, islice, pairwise
+from operator import sub
 
 from isim.analyze.collect import Collector, RequestColumns, Status
 from isim.analyze.exact import mean, percentiles, pooled_percentiles, rounded
@@ -40,32 +41,20 @@ def latency(
     """
     requests = collector.requests
     statuses = requests.status if statuses is None else statuses
-    rows = zip(
-        statuses,
-        requests.arrival_ns,
-        requests.start_ns,
-        requests.first_ns,
-        requests.finish_ns,
-        counts,
-        strict=True,
-    )
-    queue: list[int] = []
-    prefill: list[int] = []
-    ttft: list[int] = []
-    tpot: list[int] = []
-    e2e: list[int] = []
-    decode_ns = gaps = 0
-    for status, arrival_ns, start_ns, first_ns, finish_ns, tokens in islice(rows, first_measured, None):
-        if status != _COMPLETED:
-            continue
-        queue.append(start_ns - arrival_ns)
-        prefill.append(first_ns - start_ns)
-        ttft.append(first_ns - arrival_ns)
-        e2e.append(finish_ns - arrival_ns)
-        if tokens > 1:
-            decode_ns += finish_ns - first_ns
-            gaps += tokens - 1
-            tpot.append(rounded(finish_ns - first_ns, tokens - 1))
+    done = [status == _COMPLETED for status in islice(statuses, first_measured, None)]
+
+    def waits(since_ns: Sequence[int], until_ns: Sequence[int]) -> list[int]:
+        spans_ns = map(sub, islice(until_ns, first_measured, None), islice(since_ns, first_measured, None))
+        return list(compress(spans_ns, done))
+
+    queue = waits(requests.arrival_ns, requests.start_ns)
+    prefill = waits(requests.start_ns, requests.first_ns)
+    ttft = waits(requests.arrival_ns, requests.first_ns)
+    e2e = waits(requests.arrival_ns, requests.finish_ns)
+    decode = waits(requests.first_ns, requests.finish_ns)
+    gap_counts = [tokens - 1 for tokens in compress(islice(counts, first_measured, None), done)]
+    tpot = [rounded(span_ns, gaps) for span_ns, gaps in zip(decode, gap_counts, strict=True) if gaps]
+    decode_ns, gaps = sum(decode), sum(gap_counts)
     whole = {
         "ttft_ns": distribution(ttft),
         "tpot_ns": distribution(tpot),
@@ -73,7 +62,7 @@ def latency(
         "queue_ns": distribution(queue),
         "prefill_ns": distribution(prefill),
     }
-    del queue, prefill, ttft, tpot, e2e  # the pool is as large again
+    del queue, prefill, ttft, tpot, e2e, decode, gap_counts  # the pool is as large again
     pool: dict[int, array[int]] = {}
     for engine in range(len(collector.engines)):
         _pool_gaps(collector, engine, first_measured, (statuses, pool))

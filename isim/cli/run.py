@@ -86,7 +86,7 @@ class _Eyes:
 
     def __init__(self, wish: DetailWish) -> None:
         self.collector = Collector()
-        self.readers: list[Reader] = [self.collector.read]
+        self.readers: list[Reader] = []
         self.watcher: Watcher | None = None
         if wish is not DetailWish.NEVER:
             from isim.analyze.closer import Watcher
@@ -99,11 +99,11 @@ def _run_in_memory(scenario: Scenario, wishes: Wishes) -> Analysis:
     """The replay, if any, reads along."""
     eyes = _Eyes(wishes.details)
     if not wishes.replay:
-        return _analysis(scenario, wishes, _simulate(scenario, wishes, eyes.readers), eyes, ReplayState.NOT_RUN)
+        return _analysis(scenario, wishes, _simulate(scenario, wishes, eyes, []), eyes, ReplayState.NOT_RUN)
     from isim.replay import Replay
 
     replay = Replay()
-    finished = _simulate(scenario, wishes, [*eyes.readers, replay.read])
+    finished = _simulate(scenario, wishes, eyes, [replay.read])
     replay.finish()
     return _analysis(scenario, wishes, finished, eyes, ReplayState.PASSED)
 
@@ -134,7 +134,7 @@ def _run_with_log(scenario: Scenario, wishes: Wishes, folder: OutFolder) -> Anal
 
     eyes = _Eyes(wishes.details)
     with folder.path(LOG).open("wb") as stream:
-        finished = _simulate(scenario, wishes, [*eyes.readers, LogWriter(stream).write])
+        finished = _simulate(scenario, wishes, eyes, [LogWriter(stream).write])
     if not wishes.replay:
         return _analysis(scenario, wishes, finished, eyes, ReplayState.NOT_RUN)
     from isim.replay import replay_log
@@ -147,11 +147,18 @@ def _run_with_log(scenario: Scenario, wishes: Wishes, folder: OutFolder) -> Anal
     return _analysis(scenario, wishes, finished, eyes, ReplayState.PASSED)
 
 
-def _simulate(scenario: Scenario, wishes: Wishes, readers: Sequence[Reader]) -> FinishedRun:
+def _simulate(scenario: Scenario, wishes: Wishes, eyes: _Eyes, readers: Sequence[Reader]) -> FinishedRun:
     # A run makes no garbage that reference counts do not free; looking for some costs a tenth of it.
     gc.disable()
     with _progress(scenario, quiet=wishes.quiet) as progress:
-        return simulate(scenario, base_dir=wishes.base_dir, readers=readers, digest=wishes.digest, progress=progress)
+        return simulate(
+            scenario,
+            base_dir=wishes.base_dir,
+            readers=[*eyes.readers, *readers],
+            lane_readers=[eyes.collector.read_lanes],
+            digest=wishes.digest,
+            progress=progress,
+        )
 
 
 def _progress(scenario: Scenario, *, quiet: bool) -> AbstractContextManager[Callable[[int, int], None] | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from operator import itemgetter
 from typing import Generic, TypeVar
 
@@ -22,32 +21,26 @@ class Mailbox(Generic[T]):
     about an item before it wakes anyway sets `wakes` to False meanwhile.
     """
 
-    __slots__ = ("_alarm", "_items", "wakes")
+    __slots__ = ("_alarm", "items", "wakes")
 
     def __init__(self, alarm: Alarm) -> None:
         self._alarm = alarm
-        self._items: list[tuple[Key, T]] = []
+        self.items: list[tuple[Key, T]] = []
+        """What is there, in no order that means anything: for looking."""
         self.wakes = True
-
-    def __len__(self) -> int:
-        return len(self._items)
 
     def put(self, key: Key, item: T) -> None:
         """Leave an item and fire the owner's alarm, unless the owner does not want to be woken."""
-        self._items.append((key, item))
+        self.items.append((key, item))
         if self.wakes:
             self._alarm.fire()
 
-    def peek(self) -> Iterator[T]:
-        """Everything that is there, left where it is, in no order that means anything."""
-        return (item for _, item in self._items)
-
     def take(self) -> list[T]:
         """Everything that is there, in the order of keys; the mailbox is empty then."""
-        items = self._items
+        items = self.items
         if not items:
             return []
-        self._items = []
+        self.items = []
         if len(items) == 1:
             return [items[0][1]]
         items.sort(key=_by_key)

@@ -15,6 +15,11 @@ class Routing:
         self._outstanding = [0] * engines
         self._homes: dict[str, int] = {}
 
+    @property
+    def blind(self) -> bool:
+        """Whether the choice never looks at the table."""
+        return self._facts.policy is RoutingPolicy.ROUND_ROBIN
+
     def choose(self, request: int, beginning: str | None, bits: int) -> int:
         """The engine for request `request`, whose prompt begins with the shared run `beginning`, if with any.
 

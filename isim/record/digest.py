@@ -18,117 +18,91 @@ from __future__ import annotations
 
 import hashlib
 import struct
-import sys
-from array import array
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 import msgspec
 
-from isim.record.records import Abort, AnyRecord, Arrive, End, Header, Reject, Stretch, Turn
+from isim.record.records import AnyRecord, Arrive, Header, Stretch, Turn
 
-_LITTLE = sys.byteorder == "little"
-_STEP_COLUMNS = ("decided_ns", "duration_ns", "scheduled", "tokens", "context")
-
-
-def _pack(values: Iterable[int]) -> bytes:
-    column = array("q", values)
-    if not _LITTLE:
-        column.byteswap()
-    return column.tobytes()
+_STEP_COLUMNS = 5
 
 
-class _Column:
-    """A running hash fed in large pieces; hashing small ones costs more than the bytes are worth."""
-
-    __slots__ = ("_hash", "_parts", "_size")
-
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256()
-        self._parts: list[bytes] = []
-        self._size = 0
-
-    def add(self, data: bytes) -> None:
-        self._parts.append(data)
-        self._size += len(data)
-        if self._size > 1 << 16:
-            self._drain()
-
-    def _drain(self) -> None:
-        self._hash.update(b"".join(self._parts))
-        self._parts.clear()
-        self._size = 0
-
-    def digest(self) -> bytes:
-        self._drain()
-        return self._hash.digest()
+def _pack(values: Sequence[int]) -> bytes:
+    return struct.pack(f"<{len(values)}q", *values)
 
 
 class _Steps:
-    """The five step columns of one engine, with the times at which asynchronous steps were decided."""
+    """The five step columns of one engine, with the times at which asynchronous steps were decided.
+
+    Rows are gathered in lists and hashed together: hashing small pieces costs more than the bytes are worth.
+    """
 
     def __init__(self, *, asynchronous: bool) -> None:
-        self.columns = {name: _Column() for name in _STEP_COLUMNS}
+        self._hashes = [hashlib.sha256() for _ in range(_STEP_COLUMNS)]
+        self._columns: tuple[list[int], ...] = tuple([] for _ in range(_STEP_COLUMNS))
         self._asynchronous = asynchronous
-        self._last_start_ns = 0
         self._last_end_ns = 0
 
-    def one(self, decided_ns: int, duration_ns: int, scheduled: int, tokens: int, context: int) -> None:
-        columns = self.columns
-        columns["decided_ns"].add(_pack((decided_ns,)))
-        columns["duration_ns"].add(_pack((duration_ns,)))
-        columns["scheduled"].add(_pack((scheduled,)))
-        columns["tokens"].add(_pack((tokens,)))
-        columns["context"].add(_pack((context,)))
-        self._last_start_ns = max(decided_ns, self._last_end_ns)
-        self._last_end_ns = self._last_start_ns + duration_ns
+    def one(self, turn: Turn) -> None:
+        decided_ns, duration_ns, scheduled, tokens, context = self._columns
+        decided_ns.append(turn.time_ns)
+        duration_ns.append(turn.duration_ns)
+        scheduled.append(turn.scheduled)
+        tokens.append(turn.tokens)
+        context.append(turn.context)
+        self._last_end_ns = max(turn.time_ns, self._last_end_ns) + turn.duration_ns
 
     def many(self, record: Stretch) -> None:
+        decided_ns, duration_ns, scheduled, tokens, context = self._columns
         steps, batch = record.steps, record.batch
         durations = record.durations_ns
         if len(durations) != steps:
             durations = durations * steps
-        first_start_ns = max(record.schedule_ns, self._last_end_ns)
-        starts = list(accumulate(durations, initial=first_start_ns))
-        end_ns = starts.pop()
-        decided = starts
+        duration_ns += durations
+        starts = list(accumulate(durations, initial=max(record.schedule_ns, self._last_end_ns)))
+        self._last_end_ns = starts.pop()
         if self._asynchronous:
-            decided = [record.schedule_ns, *starts[:-1]]
-        columns = self.columns
-        columns["decided_ns"].add(_pack(decided))
-        columns["duration_ns"].add(_pack(durations))
-        counts = struct.pack("<q", batch) * steps
-        columns["scheduled"].add(counts)
-        columns["tokens"].add(counts)
-        columns["context"].add(_pack(range(record.context, record.context + batch * steps, batch)))
-        self._last_start_ns = starts[-1]
-        self._last_end_ns = end_ns
+            decided_ns.append(record.schedule_ns)
+            starts.pop()
+        decided_ns += starts
+        batches = [batch] * steps
+        scheduled += batches
+        tokens += batches
+        context += range(record.context, record.context + batch * steps, batch)
+
+    def hash(self) -> None:
+        """Take the rows gathered so far into account."""
+        for running_hash, column in zip(self._hashes, self._columns, strict=True):
+            running_hash.update(_pack(column))
+            column.clear()
+
+    def digests(self) -> list[bytes]:
+        return [running_hash.digest() for running_hash in self._hashes]
 
 
 class LogDigest:
     """Fed with the records of a log in order; `hexdigest()` at the end."""
 
     def __init__(self) -> None:
-        self._events = _Column()
+        self._events = hashlib.sha256()
         self._steps: dict[int, _Steps] = {}
         self._asynchronous = False
 
     def read(self, records: Sequence[AnyRecord]) -> None:
+        rows = _Rows()
         for record in records:
-            if isinstance(record, Stretch):
+            if type(record) is Stretch:
                 self._engine(record.engine).many(record)
-            elif isinstance(record, Turn):
-                self._turn(record)
+            elif type(record) is Turn:
+                if record.step is not None:
+                    self._engine(record.engine).one(record)
+                rows.numbers += _turn_row(record)
             else:
-                self._event(record)
-
-    def hexdigest(self) -> str:
-        whole = hashlib.sha256(self._events.digest())
-        for engine in sorted(self._steps):
-            whole.update(struct.pack("<q", engine))
-            for name in _STEP_COLUMNS:
-                whole.update(self._steps[engine].columns[name].digest())
-        return whole.hexdigest()
+                self._event(record, rows)
+        for engine in self._steps.values():
+            engine.hash()
+        self._events.update(rows.joined())
 
     def _engine(self, engine: int) -> _Steps:
         steps = self._steps.get(engine)
@@ -136,25 +110,20 @@ class LogDigest:
             steps = self._steps[engine] = _Steps(asynchronous=self._asynchronous)
         return steps
 
-    def _turn(self, turn: Turn) -> None:
-        if turn.step is not None:
-            self._engine(turn.engine).one(turn.time_ns, turn.duration_ns, turn.scheduled, turn.tokens, turn.context)
-        row = [5, turn.time_ns, turn.engine, -1 if turn.ended is None else turn.ended]
-        row += (-1 if turn.step is None else turn.step, turn.sampled, turn.running, turn.waiting, turn.free_blocks)
-        for members in (turn.first, turn.finished, turn.skipped, turn.preempted):
-            row.append(len(members))
-            row += members
-        for tuples in (turn.late, turn.admitted, turn.chunks):
-            row.append(len(tuples))
-            for member in tuples:
-                row += member
-        self._events.add(_pack(row))
+    def hexdigest(self) -> str:
+        whole = hashlib.sha256(self._events.digest())
+        for engine in sorted(self._steps):
+            whole.update(struct.pack("<q", engine))
+            for digest in self._steps[engine].digests():
+                whole.update(digest)
+        return whole.hexdigest()
 
-    def _event(self, record: Header | Arrive | Reject | Abort | End) -> None:
+    def _event(self, record: AnyRecord, rows: _Rows) -> None:
         if isinstance(record, Arrive) and record.prompt is None and record.order_time is None:
             name = record.id.encode()
             numbers = (2, record.time_ns, record.engine, record.request, record.prompt_tokens, record.output_tokens)
-            self._events.add(_pack((*numbers, record.priority, int(record.quotable), len(name))) + name)
+            rows.numbers += (*numbers, record.priority, int(record.quotable), len(name))
+            rows.add(name)
             return
         if isinstance(record, Header):
             self._asynchronous = record.engine.async_scheduling
@@ -162,7 +131,39 @@ class LogDigest:
         plain.pop("seq", None)
         plain.pop("max_events", None)
         data = msgspec.json.encode(plain, order="deterministic")
-        self._events.add(_pack((9, len(data))) + data)
+        rows.numbers += (9, len(data))
+        rows.add(data)
+
+
+class _Rows:
+    """Numbers and strings of some rows, one after another; numbers that follow one another are packed together."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self._parts: list[bytes] = []
+
+    def add(self, data: bytes) -> None:
+        self._parts.append(_pack(self.numbers))
+        self._parts.append(data)
+        self.numbers.clear()
+
+    def joined(self) -> bytes:
+        self.add(b"")
+        return b"".join(self._parts)
+
+
+def _turn_row(turn: Turn) -> list[int]:
+    step, ended = turn.step, turn.ended
+    row = [5, turn.time_ns, turn.engine, -1 if ended is None else ended, -1 if step is None else step]
+    row += (turn.sampled, turn.running, turn.waiting, turn.free_blocks)
+    for members in (turn.first, turn.finished, turn.skipped, turn.preempted):
+        row.append(len(members))
+        row += members
+    for tuples in (turn.late, turn.admitted, turn.chunks):
+        row.append(len(tuples))
+        for member in tuples:
+            row += member
+    return row
 
 
 def log_digest(records: Iterable[AnyRecord]) -> str:

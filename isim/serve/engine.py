@@ -17,10 +17,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from itertools import accumulate
-
-import msgspec
 
 from isim.cost.base import CostModel
 from isim.kernel.actor import Actor
@@ -33,9 +31,10 @@ from isim.policy.prompt import shareable
 from isim.policy.vllm.plan import Outcome, Plan
 from isim.policy.vllm.scheduler import Scheduler
 from isim.record.log import Log
-from isim.record.records import LONGEST_STRETCH, Abort, Stretch, Turn
+from isim.record.records import LONGEST_STRETCH, Abort, Turn
 from isim.serve.census import Census
 from isim.serve.message import Cancel, Message
+from isim.serve.told import Run, add_decision, stretch_of, turn_of
 from isim.serve.trouble import no_headway, too_late
 from isim.workload.request import Request
 
@@ -44,21 +43,6 @@ MOST_TURNS_AHEAD = 256
 _FIRST_REACH = 16
 
 Waits = Generator[Alarm, None, None]
-
-
-class _Run(msgspec.Struct):
-    """Steady steps that follow one another: from which step, decided when, on what batch.
-
-    `made` of the decisions are made. `ends_ns[i]` is the end of the i-th step, `ends_ns[0]` the start of the first.
-    """
-
-    step: int
-    decided_ns: int
-    batch: int
-    context: int
-    made: int
-    durations_ns: list[int]
-    ends_ns: list[int]
 
 
 class Engine:
@@ -99,6 +83,8 @@ class Engine:
         self._spent = 0
         self._leases = 0
         self._barren_turns = 0
+        self._coming: deque[Request] = deque()
+        """Who is known to come, in order; nobody else does before `Census.quiet_until_ns`."""
         self._alarm = kernel.spawn(self._name, Rank.ENGINE, self._body).alarm
         self.mailbox: Mailbox[Message] = Mailbox(self._alarm)
 
@@ -106,37 +92,48 @@ class Engine:
 
     def take_in(self) -> None:
         """Queue everybody who has arrived by now, then let go of whom clients have given up on."""
-        if not len(self.mailbox):
+        coming, now_ns = self._coming, self.now_ns
+        while coming and coming[0].arrival_ns <= now_ns:
+            self._queue(coming.popleft())
+        if not self.mailbox.items:
             return
-        add = self.scheduler.add
         for message in self.mailbox.take():
             if isinstance(message, Cancel):
                 self._cancel(message.request)
-                continue
-            prompt = message.prompt
-            add(
-                message.index,
-                message.id,
-                message.input_tokens,
-                message.output_tokens,
-                message.priority,
-                message.arrival_ns,
-                prompt and shareable(prompt, message.id),
-                message.quotable,
-            )
+            else:
+                self._queue(message)
 
     def has_news(self) -> bool:
         """Whether somebody arrived who is not queued yet."""
-        return len(self.mailbox) > 0
+        return bool(self.mailbox.items)
 
     def stretch_limit(self, made: int) -> int:
         """The most steps that the next stretch may have, those included that are already `made`."""
         return self.max_stretch
 
+    def _queue(self, request: Request) -> None:
+        prompt = request.prompt
+        self.scheduler.add(
+            request.index,
+            request.id,
+            request.input_tokens,
+            request.output_tokens,
+            request.priority,
+            request.arrival_ns,
+            prompt and shareable(prompt, request.id),
+            request.quotable,
+        )
+
+    def foresee(self, requests: Sequence[Request]) -> None:
+        """Requests that will come, in order of arrival, and nobody in between."""
+        self._coming.extend(requests)
+        if self.mailbox.wakes:
+            self._alarm.fire()
+
     # ---- the loop
 
     def _body(self, actor: Actor) -> Waits:
-        scheduler, census, ends_ns = self.scheduler, self.census, self._ends_ns
+        scheduler, census, ends_ns, coming = self.scheduler, self.census, self._ends_ns, self._coming
         again = scheduler.rules.schedule_on_empty
         depth, ahead = scheduler.depth, scheduler.depth - 1
         flights = scheduler.flights
@@ -146,7 +143,7 @@ class Engine:
                 run = self._decide()
                 if run is not None:
                     turn = len(run.durations_ns) - ahead
-                    quiet_until_ns = census.quiet_until_ns
+                    quiet_until_ns = coming[0].arrival_ns if coming else census.quiet_until_ns
                     if run.ends_ns[turn] > quiet_until_ns and turn + ahead > 1:
                         if quiet_until_ns > self.now_ns:
                             turn = max(1 - ahead, bisect_left(run.ends_ns, quiet_until_ns))
@@ -156,7 +153,7 @@ class Engine:
                 if len(flights) < depth and (flights[-1].step >= 0 or (again and scheduler.has_requests)):
                     continue
             elif flights:
-                self._say(None)
+                self._say_outcome()
             else:
                 yield from self._rest(actor)
                 continue
@@ -171,7 +168,7 @@ class Engine:
                 flights.popleft()
                 continue
             outcome = self._outcome = scheduler.update()
-            if outcome is not None:
+            if outcome is not None and outcome.finished:
                 self._finish(outcome.finished)
 
     def _wait_until(self, actor: Actor, time_ns: int) -> Waits:
@@ -185,7 +182,10 @@ class Engine:
 
     def _rest(self, actor: Actor) -> Waits:
         """Nothing to do and nothing under way: wait for requests."""
-        self._say(None)
+        self._say_outcome()
+        if self._coming:
+            self.now_ns = self._coming[0].arrival_ns
+            return
         kernel = self._kernel
         if self.now_ns > kernel.now_ns:
             yield from self._wait_until(actor, self.now_ns)
@@ -214,7 +214,7 @@ class Engine:
     def has(self, request: int) -> bool:
         """Whether a request that was sent here is still here, as far as this engine has come."""
         return request in self.scheduler.live or any(
-            isinstance(message, Request) and message.index == request for message in self.mailbox.peek()
+            isinstance(message, Request) and message.index == request for _, message in self.mailbox.items
         )
 
     def _cancel(self, request: int) -> None:
@@ -237,20 +237,19 @@ class Engine:
 
     # ---- decisions
 
-    def _decide(self) -> _Run | None:
+    def _decide(self) -> Run | None:
         """The next decision: the run of steady steps it begins, or None when it was another, which is written down."""
         scheduler = self.scheduler
         steady = scheduler.steady_steps()
         if steady:
             if self._outcome is not None:
-                self._say(None)
+                self._say_outcome()
             decoders = scheduler.decoders
             return self._steady_run(steady, 0, decoders.count, decoders.context)
         free_blocks = scheduler.ledger.free
         plan = scheduler.schedule()
         if plan.steady:
-            if self._outcome is not None:
-                self._say(None, free_blocks)
+            self._say_outcome(free_blocks)
             return self._steady_run(1 + scheduler.horizon(plan), 1, plan.decodes, plan.decode_context)
         if plan.sampled:
             self._barren_turns = 0
@@ -262,11 +261,14 @@ class Engine:
             end_ns = max(self.now_ns, self._busy_until_ns) + duration_ns
             if end_ns > SAFE_MAX_NS:
                 raise too_late(end_ns, self._name)
-            self._say(plan, duration_ns=duration_ns)
+            self._say(plan, duration_ns)
             self._busy_until_ns = end_ns
             self._ends_ns.append(end_ns)
         else:
-            self._say(plan if plan.preempted else None)
+            if plan.preempted:
+                self._say(plan)
+            else:
+                self._say_outcome()
             self._ends_ns.append(self.now_ns)
         return None
 
@@ -278,7 +280,7 @@ class Engine:
             first = [sequence.id for sequence in waiting.in_order()[:4]]
             raise no_headway(self.now_ns, self._name, MOST_BARREN_TURNS, first)
 
-    def _steady_run(self, most: int, made: int, batch: int, context: int) -> _Run:
+    def _steady_run(self, most: int, made: int, batch: int, context: int) -> Run:
         """Up to `most` steady steps from here on."""
         start_ns = self._busy_until_ns
         if start_ns < self.now_ns:
@@ -289,11 +291,11 @@ class Engine:
         if ends_ns[-1] > SAFE_MAX_NS:
             raise too_late(ends_ns[-1], self._name)
         self._barren_turns = 0
-        return _Run(self.scheduler.steps - made, self.now_ns, batch, context, made, durations_ns, ends_ns)
+        return Run(self.scheduler.steps - made, self.now_ns, batch, context, made, durations_ns, ends_ns)
 
     # ---- runs of steady steps: the engine decides again at `ends_ns[turn]`, when the last of them ends or starts
 
-    def _watch(self, actor: Actor, run: _Run, turn: int) -> Generator[Alarm, None, int]:
+    def _watch(self, actor: Actor, run: Run, turn: int) -> Generator[Alarm, None, int]:
         """Wait for the clock while a run goes on; returns at which decision it has to stop for somebody who arrived."""
         kernel, mailbox, ends_ns = self._kernel, self.mailbox, run.ends_ns
         soonest = 2 - self.scheduler.depth
@@ -314,14 +316,14 @@ class Engine:
         mailbox.wakes = False
         return turn
 
-    def _settle(self, run: _Run, turn: int) -> None:
+    def _settle(self, run: Run, turn: int) -> None:
         """Make the decisions of a run up to the next at `ends_ns[turn]`, and write them down."""
         scheduler, under_way, ends_ns, made = self.scheduler, self._ends_ns, run.ends_ns, run.made
         ahead = scheduler.depth - 1
         done = turn + ahead
-        self._reach = max(_FIRST_REACH, 2 * done)
+        self._reach = 2 * done if done > _FIRST_REACH else _FIRST_REACH
         told = 0
-        if turn and scheduler.outcome_due():
+        if turn and ahead and not scheduler.flights[0].quiet:
             told = 1
             if not made:
                 scheduler.advance(1)
@@ -330,8 +332,9 @@ class Engine:
             self.now_ns = ends_ns[0]
             self._outcome = scheduler.update()
             if self._outcome is not None:
-                self._finish(self._outcome.finished)
-                self._say(None)
+                if self._outcome.finished:
+                    self._finish(self._outcome.finished)
+                self._say_outcome()
         if done > made:
             scheduler.advance(done - made)
         if ahead and turn:
@@ -340,59 +343,25 @@ class Engine:
         self._busy_until_ns = ends_ns[done]
         self._tell(run, told, done, ends_ns[turn])
 
-    def _tell(self, run: _Run, first: int, last: int, time_ns: int) -> None:
+    def _tell(self, run: Run, first: int, last: int, time_ns: int) -> None:
         """Write down steps `first` to `last - 1` of a run."""
-        steps = last - first
-        self._spent += steps
-        durations_ns = run.durations_ns[first:last]
-        if steps > 1 and durations_ns[0] == durations_ns[-1] and durations_ns.count(durations_ns[0]) == steps:
-            durations_ns = durations_ns[:1]
-        self._emit(
-            Stretch(
-                time_ns=time_ns,
-                engine=self.number,
-                step=run.step + first,
-                steps=steps,
-                schedule_ns=run.ends_ns[0] if first else run.decided_ns,
-                durations_ns=durations_ns,
-                batch=run.batch,
-                context=run.context + first * run.batch,
-                running=len(self.scheduler.running),
-                free_blocks=self.scheduler.ledger.free,
-            )
-        )
+        self._spent += last - first
+        self._emit(stretch_of(run, first, last, time_ns, self.number, self.scheduler))
 
     # ---- the log
 
-    def _say(self, plan: Plan | None, free_blocks: int | None = None, duration_ns: int = 0) -> None:
-        """Write down the outcome that waits to be told, together with a decision of the same moment, if any."""
-        outcome = self._outcome
-        if outcome is None and plan is None:
-            return
-        scheduler = self.scheduler
-        turn = Turn(
-            time_ns=self.now_ns,
-            engine=self.number,
-            running=len(scheduler.running),
-            waiting=len(scheduler.waiting),
-            free_blocks=scheduler.ledger.free if free_blocks is None else free_blocks,
-        )
-        if outcome is not None:
-            turn.ended = outcome.step
-            turn.first = outcome.first
-            turn.late = outcome.late
-            turn.finished = outcome.finished
+    def _say_outcome(self, free_blocks: int | None = None) -> None:
+        """Write down the outcome that waits to be told, by itself."""
+        if self._outcome is not None:
+            table = self.scheduler
+            free = table.ledger.free if free_blocks is None else free_blocks
+            self._emit(turn_of(self._outcome, self.now_ns, self.number, table, free))
             self._outcome = None
-        if plan is not None:
-            turn.admitted = tuple(plan.admitted)
-            turn.chunks = tuple(plan.chunks)
-            turn.skipped = tuple(plan.skipped)
-            turn.preempted = tuple(plan.preempted)
-            if plan.tokens:
-                turn.step = plan.step
-                turn.duration_ns = duration_ns
-                turn.scheduled = plan.scheduled
-                turn.tokens = plan.tokens
-                turn.sampled = plan.sampled
-                turn.context = plan.context
+
+    def _say(self, plan: Plan, duration_ns: int = 0) -> None:
+        """Write down a decision, together with the outcome that waits to be told, if any."""
+        table = self.scheduler
+        turn = turn_of(self._outcome, self.now_ns, self.number, table, table.ledger.free)
+        add_decision(turn, plan, duration_ns)
+        self._outcome = None
         self._emit(turn)

@@ -46,6 +46,22 @@ class Router:
         self._routing = Routing(facts, len(self._engines))
         self._ties = Stream(seed, "router")
 
+    @property
+    def blind(self) -> bool:
+        """Whether a request goes the same way whatever the engines do until it comes."""
+        return self.clients is None and (self._routing is None or self._routing.blind)
+
+    def route_ahead(self, requests: Sequence[Request]) -> None:
+        """Route requests before their time, in order of arrival; they come after all that were routed before."""
+        coming: list[list[Request]] = [[] for _ in self._engines]
+        for request in requests:
+            number = self._route(request)
+            if number is not None:
+                coming[number].append(request)
+        for engine, its in zip(self._engines, coming, strict=True):
+            if its:
+                engine.foresee(its)
+
     def _body(self, actor: Actor) -> Generator[Alarm, None, None]:
         actor.waits_for = "requests"
         while True:
@@ -54,7 +70,11 @@ class Router:
             if self._routing is not None:
                 self._count(self._routing)
             for request in self.mailbox.take():
-                self._route(request)
+                number = self._route(request)
+                if number is not None:
+                    self._engines[number].mailbox.put((0, request.index), request)
+                    if self.clients is not None:
+                        self.clients.sent(request.index, number)
 
     def _count(self, routing: Routing) -> None:
         """Take note of who left. An engine ahead of the clock is not ahead of any arrival, so all of it is past."""
@@ -63,8 +83,9 @@ class Router:
             routing.left(number, left - self._counted[number])
             self._counted[number] = left
 
-    def _route(self, request: Request) -> None:
-        now_ns = self._kernel.now_ns
+    def _route(self, request: Request) -> int | None:
+        """The engine that a request goes to at its arrival, None when that refuses it."""
+        time_ns = request.arrival_ns
         prompt, routing = request.prompt, self._routing
         engine, beginning = 0, None
         if routing is not None and self._ties is not None:
@@ -72,7 +93,7 @@ class Router:
             engine = routing.choose(request.index, beginning, self._ties.bits(request.index))
         self._arrive(
             Arrive(
-                time_ns=now_ns,
+                time_ns=time_ns,
                 request=request.index,
                 id=request.id,
                 engine=engine,
@@ -87,11 +108,9 @@ class Router:
         if reason is None:
             if routing is not None:
                 routing.sent(engine, beginning)
-            self._engines[engine].mailbox.put((0, request.index), request)
-            if self.clients is not None:
-                self.clients.sent(request.index, engine)
-            return
-        self._reject(Reject(time_ns=now_ns, request=request.index, engine=engine, reason=reason))
+            return engine
+        self._reject(Reject(time_ns=time_ns, request=request.index, engine=engine, reason=reason))
         self._census.rejected += 1
-        self._census.tell(request.index, now_ns, completed=False)
+        self._census.tell(request.index, time_ns, completed=False)
         self._census.settle()
+        return None

@@ -16,7 +16,9 @@ profiles     a Poisson process whose rate changes in time. Its arrivals are wher
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import repeat
 from math import sqrt
+from operator import floordiv
 
 from isim.draw.fixed import exp, ln, normal_quantile
 from isim.draw.streams import Stream
@@ -48,7 +50,7 @@ def _fixed_ns(arrivals: FixedRate, count: int, seed: int) -> Iterator[int]:
     rate = arrivals.rate_per_s
     gap, per = rate.denominator * _NS, rate.numerator
     _refuse_beyond((count - 1) * gap // per)
-    return (number // per for number in range(0, count * gap, gap))
+    return map(floordiv, range(0, count * gap, gap), repeat(per))
 
 
 def _poisson_ns(arrivals: Poisson, count: int, seed: int) -> Iterator[int]:

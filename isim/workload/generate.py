@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from isim.draw.streams import Stream
 from isim.scenario.types import Generated, LogNormal, Mixture, Poisson, Traffic
 from isim.workload.arrivals import arrival_times
-from isim.workload.lengths import length_of
+from isim.workload.lengths import length_of, lengths_of
 from isim.workload.request import Request
 from isim.workload.rows import prompt_runs
 
@@ -31,8 +31,8 @@ def generated_requests(workload: Generated | Mixture, seed: int) -> Iterator[Req
         maker = _Maker(traffic, "", seed)
         return (maker.request(index, time_ns, index, None) for index, time_ns in enumerate(times))
     count = workload.requests
-    input_tokens = map(length_of(traffic.input_tokens, Stream(seed, "input_tokens")), range(count))
-    output_tokens = map(length_of(traffic.output_tokens, Stream(seed, "output_tokens")), range(count))
+    input_tokens = lengths_of(traffic.input_tokens, Stream(seed, "input_tokens"), count)
+    output_tokens = lengths_of(traffic.output_tokens, Stream(seed, "output_tokens"), count)
     return map(Request, range(count), map("r{}".format, range(count)), times, input_tokens, output_tokens)
 
 

@@ -10,8 +10,8 @@ empirical    one of the given lengths, each as likely as its share of the weight
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate, repeat
 
 from isim.draw.fixed import MAX_EXP, exp, normal_quantile
 from isim.draw.streams import Stream
@@ -26,6 +26,11 @@ MAX_TRIES = 10_000
 
 MAX_LENGTHS = 1_000_000
 _MILLION = 1_000_000
+
+
+def lengths_of(spec: LengthSpec, stream: Stream, count: int) -> Iterator[int]:
+    """The tokens of the first `count` requests."""
+    return repeat(spec.tokens, count) if isinstance(spec, Constant) else map(length_of(spec, stream), range(count))
 
 
 def length_of(spec: LengthSpec, stream: Stream) -> Callable[[int], int]:

@@ -163,7 +163,7 @@ def test_a_mailbox_gives_items_in_key_order(shuffle_seed: int | None) -> None:
         while len(got) < 3:
             yield actor.alarm.wait()
             got.append(box.take())
-            assert len(box) == 0 and box.take() == []
+            assert box.items == [] and box.take() == []
 
     box: Mailbox[tuple[int, str]] = Mailbox(kernel.spawn("engine", Rank.ENGINE, engine).alarm)
     keys = [(n * 7 % 10, f"r{n % 3}") for n in range(10)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from isim.policy.vllm.plan import Blocked, Plan
+from isim.policy.vllm.pool import Block
 from isim.policy.vllm.sequence import Status
 
 if TYPE_CHECKING:
@@ -24,7 +25,10 @@ def admit(table: Scheduler, plan: Plan, flight: Flight) -> None:
         sequence = waiting.first()
         known = sequence.prompt + sequence.issued
         chain = sequence.chain
-        hits = [] if chain is None else pool.find(chain, (known - 1) // block)
+        hits: list[Block] = []
+        if chain is not None:
+            table.publish()
+            hits = pool.find(chain, (known - 1) // block)
         hit_tokens = len(hits) * block
         index = sequence.index
         plan.lookups.append((index, hit_tokens))

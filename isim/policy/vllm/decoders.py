@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from isim.policy.vllm.sequence import Sequence, Status
 
 _NEVER = 1 << 62
+_DECODE, _ENDING = Status.DECODE, Status.ENDING
 
 
 class Decoders:
@@ -32,7 +33,7 @@ class Decoders:
         """`overlap_after` ticks from now its newest token is scheduled with the one before still in flight."""
         tick = self.tick
         computed = sequence.computed
-        sequence.status = Status.DECODE
+        sequence.status = _DECODE
         sequence.offset = computed - tick
         sequence.end_tick = end_tick = tick + sequence.output - sequence.issued
         sequence.overlap_tick = tick + overlap_after
@@ -84,7 +85,7 @@ class Decoders:
             return ()
         for sequence in ending:
             self._drop(sequence)
-            sequence.status = Status.ENDING
+            sequence.status = _ENDING
             if tick < sequence.overlap_tick:
                 sequence.overlap_tick = _NEVER
         if len(ending) > 1:

@@ -15,7 +15,7 @@ from collections.abc import Sequence as Listing
 from isim.policy.vllm.decoders import Decoders
 from isim.policy.vllm.flight import Flight
 from isim.policy.vllm.group_pool import GroupPool, Tables
-from isim.policy.vllm.group_rules import beats_of, unprocessed_steps
+from isim.policy.vllm.group_rules import beats_of, groups_of, unprocessed_steps
 from isim.policy.vllm.keys import Chain, KeyTable, Run
 from isim.policy.vllm.plan import Blocked, Plan
 from isim.policy.vllm.scheduler import Scheduler
@@ -32,6 +32,18 @@ class BeatingDecoders(Decoders):
         self._beats = beats_of(limits)
         self._forced = unprocessed_steps(limits) - 1
         self._calendar: dict[int, list[Sequence]] = {}
+        self._blocks = [group.block_size for group in groups_of(limits)]
+
+    def opened(self, ticks: int) -> int:
+        """None: what tables want is told beat by beat."""
+        return 0
+
+    def run_length(self, free_blocks: int) -> int:
+        """Fewer than to the next end if blocks might not last, should every table open all it can and pass nothing."""
+        ticks = super().run_length(free_blocks)
+        while ticks and self.count * sum(ticks // block + 1 for block in self._blocks) > free_blocks:
+            ticks //= 2
+        return ticks
 
     def join(self, sequence: Sequence, overlap_after: int) -> None:
         super().join(sequence, overlap_after)
@@ -73,7 +85,6 @@ class GroupScheduler(Scheduler):
         self._lags = unprocessed_steps(limits) > 1
         self._aligned = any(group.kind is GroupKind.ALIGNED_STATE for group in self.groups.groups)
         self._key_tables = {group.block_size: KeyTable() for group in self.groups.groups}
-        self._most_opened = [group.block_size for group in self.groups.groups]
 
     def add(
         self,
@@ -100,6 +111,12 @@ class GroupScheduler(Scheduler):
         if self.waiting and plan.blocked is not Blocked.SEATS:
             return 0
         return super().horizon(plan)
+
+    def advance(self, steps: int) -> None:
+        self._open_ahead(steps)
+        super().advance(steps)
+        if self._quotable:
+            self.publish()
 
     def extend(self, sequence: Sequence, tokens: int, plan: Plan, flight: Flight) -> None:
         tables = tables_of(sequence)
@@ -159,12 +176,6 @@ class GroupScheduler(Scheduler):
     def _register(self, sequence: Sequence, chain: Chain) -> None:
         self.groups.name(tables_of(sequence), sequence.hashed, shared_only=True)
 
-    def _run_length(self) -> int:
-        ticks, count, free = super()._run_length(), self.decoders.count, self.groups.free
-        while ticks and count * sum(ticks // block + 1 for block in self._most_opened) > free:
-            ticks //= 2
-        return ticks
-
     def _open_ahead(self, ticks: int) -> None:
         decoders = self.decoders
         for tick in range(decoders.tick, decoders.tick + ticks):
@@ -177,6 +188,13 @@ class GroupScheduler(Scheduler):
                 self.give_back(sequence, computed, settled)
                 self.lend(sequence, computed, 1)
                 decoders.go_on(sequence, tick)
+
+    def _smooth_pass(self, plan: Plan, flight: Flight) -> bool:
+        """The whole running pass: names must be given in the very step, since a state of this step is not there yet."""
+        self._running_pass(plan, flight)
+        if self._quotable:
+            self.publish()
+        return True
 
     def _running_pass(self, plan: Plan, flight: Flight) -> None:
         decoders = self.decoders
@@ -200,8 +218,6 @@ class GroupScheduler(Scheduler):
                 decoders.go_on(sequence, tick)
         if decoders.count:
             self.decode(plan, flight)
-            if self._quotable:
-                self.publish()
         for sequence, tokens in chunks:
             plan.chunks.append((sequence.index, tokens))
             self.extend(sequence, tokens, plan, flight)

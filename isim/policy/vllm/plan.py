@@ -42,10 +42,6 @@ class Plan(msgspec.Struct, gc=False):
     context: int = 0
     blocked: Blocked = Blocked.NO
 
-    @property
-    def scheduled(self) -> int:
-        return self.decodes + len(self.shapes)
-
 
 class Outcome(msgspec.Struct, gc=False):
     """What the output of one step brought besides one more token for those that had one the step before."""
@@ -54,7 +50,3 @@ class Outcome(msgspec.Struct, gc=False):
     first: tuple[int, ...] = ()
     late: tuple[tuple[int, int], ...] = ()
     finished: tuple[int, ...] = ()
-
-    @property
-    def quiet(self) -> bool:
-        return not (self.first or self.late or self.finished)

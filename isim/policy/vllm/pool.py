@@ -66,16 +66,20 @@ class BlockPool(Ledger):
         """Give a request `count` more blocks; the caller has made sure that so many are free."""
         self.remove(count)
 
-    def open(self, decoders: Decoders, running: Iterable[Sequence], ticks: int) -> None:
-        """Give every decoder among the `running` the blocks it needs for the next `ticks` ticks."""
-        count = decoders.opened(ticks)
-        if count:
-            self.remove(count)
+    def open(self, count: int, decoders: Decoders, running: Iterable[Sequence], ticks: int) -> None:
+        """Give the decoders among the `running` the `count` blocks that they need for the next `ticks` ticks."""
+        self.remove(count)
 
     def remove(self, count: int) -> None:
         """Take `count` blocks from the head of the queue; those that were findable are not any more."""
+        if not count:
+            return
         self.free -= count
         queue, cached = self._queue, self._cached
+        head = queue[0]
+        if type(head) is int and head > count:
+            queue[0] = head - count
+            return
         pop = queue.popleft
         while count:
             head = pop()

@@ -23,6 +23,9 @@ from isim.policy.vllm.waiting import FirstComeQueue, PriorityQueue, Waiting
 from isim.policy.vllm.walk import walk
 from isim.record.records import EngineLimits, SchedulingPolicy
 
+# Looking them up in their class takes longer than all else that is done with them.
+_WAITING, _GONE = Status.WAITING, Status.GONE
+
 
 class Scheduler:
     """State of one engine. Requests are named by their index; nobody is visited who has nothing new."""
@@ -108,8 +111,8 @@ class Scheduler:
         flight = Flight(-1)
         self.flights.append(flight)
         self.unreported = False
-        if self.running:
-            self._running_pass(plan, flight)
+        if self.running and not self._smooth_pass(plan, flight):
+            walk(self, plan, flight)
         if self.waiting and not plan.preempted:
             self._waiting_pass(plan, flight)
         if plan.tokens:
@@ -129,13 +132,14 @@ class Scheduler:
             return None
         outcome = Outcome(flight.step)
         if flight.first:
-            outcome.first = tuple([member.index for member in flight.first if member.status is not Status.GONE])
+            outcome.first = tuple([member.index for member in flight.first if member.status is not _GONE])
         if flight.late:
-            outcome.late = tuple([(late.index, step) for late, step in flight.late if late.status is not Status.GONE])
+            outcome.late = tuple([(late.index, step) for late, step in flight.late if late.status is not _GONE])
         for sequence in flight.ending:
-            if sequence.status is Status.GONE:
+            status = sequence.status
+            if status is _GONE:
                 continue
-            if sequence.status is Status.WAITING:
+            if status is _WAITING:
                 self.waiting.remove(sequence)
             else:
                 del self.running[sequence.index]
@@ -143,7 +147,7 @@ class Scheduler:
                 self.free(sequence)
             outcome.finished += (sequence.index,)
             self._forget(sequence)
-        return None if outcome.quiet else outcome
+        return outcome if outcome.first or outcome.late or outcome.finished else None
 
     # ---- runs of equal decisions
 
@@ -153,13 +157,15 @@ class Scheduler:
         0 when the next one has to be made to know. The oldest step under way may still bring an outcome before the
         second of them: `outcome_due`.
         """
+        if self.waiting or self.prefills or self.skipped:
+            return 0
         decoders, flights = self.decoders, self.flights
         count = decoders.count
-        if not count or self.waiting or self.prefills or self.skipped or len(flights) != self.depth - 1:
+        if not count or len(flights) != self.depth - 1:
             return 0
         if count > self.limits.max_num_batched_tokens or (flights and flights[0].step < 0):
             return 0
-        return self._run_length()
+        return decoders.run_length(self.ledger.free)
 
     def horizon(self, plan: Plan) -> int:
         """How many more decisions after this steady `plan` are like it, if nobody comes in; `outcome_due` as above."""
@@ -170,7 +176,7 @@ class Scheduler:
             return 0
         if self.depth > 1 and (flights[0].step < 0 or (flights[0].ending and self.waiting)):
             return 0
-        return self._run_length()
+        return decoders.run_length(self.ledger.free)
 
     def outcome_due(self) -> bool:
         """Whether the oldest step under way brings something that needs saying: call `update` at its end."""
@@ -182,10 +188,11 @@ class Scheduler:
         No more than `steady_steps` or `horizon` allowed, and after the output that was due has been taken in.
         """
         decoders, flights = self.decoders, self.flights
-        self._open_ahead(steps)
+        opening = decoders.opened(steps)
+        if opening:
+            self.pool.open(opening, decoders, self.running.values(), steps)
         self.steps += steps
-        ending = decoders.advance(steps)
-        last = Flight(self.steps - 1, False, (), (), ending) if ending else QUIET
+        self.unreported = False
         if self.depth == 1:
             flights.clear()
         elif steps > 1:
@@ -193,10 +200,8 @@ class Scheduler:
             flights.append(QUIET)
         elif len(flights) > 1:
             flights.popleft()
-        flights.append(last)
-        self.unreported = False
-        if self._quotable:
-            self.publish()
+        ending = decoders.advance(steps)
+        flights.append(Flight(self.steps - 1, False, (), (), ending) if ending else QUIET)
 
     # ---- what the passes share
 
@@ -223,6 +228,7 @@ class Scheduler:
         sequence.hashed = computed
         chain = sequence.chain
         if chain is not None:
+            self.publish()
             self._register(sequence, chain)
         if computed < sequence.prompt + sequence.issued:
             return
@@ -262,19 +268,18 @@ class Scheduler:
             flight.quiet = False
 
     def publish(self) -> None:
-        """Blocks of generated tokens that others may quote are findable as soon as they are full and known."""
-        for sequence in self._quotable.values():
-            self.publish_one(sequence)
+        """Make findable what is full and known of tokens that others may quote.
 
-    def publish_one(self, sequence: Sequence) -> None:
-        """The same for one request, if its tokens may be quoted."""
-        if sequence.status is Status.DECODE:
-            self.decoders.settle(sequence)
-        if sequence.status not in (Status.DECODE, Status.ENDING) or sequence.index not in self._quotable:
-            return
-        sequence.hashed = max(sequence.hashed, sequence.computed - self.overlap(sequence))
-        if sequence.chain is not None:
-            self._register(sequence, sequence.chain)
+        To be called before anybody looks for blocks or adds findable ones: nobody could tell if it were done sooner.
+        """
+        for sequence in self._quotable.values():
+            if sequence.status is Status.DECODE:
+                self.decoders.settle(sequence)
+            elif sequence.status is not Status.ENDING:
+                continue
+            sequence.hashed = max(sequence.hashed, sequence.computed - self.overlap(sequence))
+            if sequence.chain is not None:
+                self._register(sequence, sequence.chain)
 
     def preempt(self, sequence: Sequence, plan: Plan, granted: int) -> None:
         """Take a running request's blocks and queue it again; what it had computed may still be found.
@@ -317,23 +322,7 @@ class Scheduler:
         sequence.computed = 0
         sequence.hashed = 0
 
-    # ---- what differs where there are several KV groups
-
-    def _run_length(self) -> int:
-        """Ticks until a decoder ends, or fewer if blocks may not last; of at least one decoder."""
-        return self.decoders.run_length(self.pool.free)
-
-    def _open_ahead(self, ticks: int) -> None:
-        """Blocks for the next ticks."""
-        if self.decoders.opened(ticks):
-            self.pool.open(self.decoders, self.running.values(), ticks)
-
-    def _running_pass(self, plan: Plan, flight: Flight) -> None:
-        if not self._smooth_pass(plan, flight):
-            walk(self, plan, flight)
-
-    def _waiting_pass(self, plan: Plan, flight: Flight) -> None:
-        admit(self, plan, flight)
+    _waiting_pass = admit
 
     def _smooth_pass(self, plan: Plan, flight: Flight) -> bool:
         """The running pass where nobody's tokens or blocks depend on who comes first; False if they may."""
@@ -348,11 +337,9 @@ class Scheduler:
         elif decoders.count > self.limits.max_num_batched_tokens or opening > pool.free:
             return False
         if opening:
-            pool.open(decoders, self.running.values(), 1)
+            pool.open(opening, decoders, self.running.values(), 1)
         if decoders.count:
             self.decode(plan, flight)
-            if self._quotable:
-                self.publish()
         for sequence, tokens, blocks in chunks:
             pool.take(sequence, blocks)
             plan.chunks.append((sequence.index, tokens))
@@ -384,7 +371,7 @@ class Scheduler:
             self.pool.register(sequence, chain, stop)
 
     def _forget(self, sequence: Sequence) -> None:
-        sequence.status = Status.GONE
+        sequence.status = _GONE
         del self.live[sequence.index]
         self._quotable.pop(sequence.index, None)
         self.unreported = True

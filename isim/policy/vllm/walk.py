@@ -122,6 +122,4 @@ def walk(table: Scheduler, plan: Plan, flight: Flight, make: type[RunningPass] =
         if tokens is not None and sequence.status is Status.PREFILL:
             plan.chunks.append((sequence.index, tokens))
             table.extend(sequence, tokens, plan, flight)
-        elif tokens is not None:
-            table.publish_one(sequence)
     table.prefills = [sequence for sequence in table.prefills if sequence.status is Status.PREFILL]

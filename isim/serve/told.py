@@ -1,0 +1,86 @@
+"""What an engine did, as records: a run of steady steps while it goes on, and what of it and of turns is written."""
+
+from __future__ import annotations
+
+import msgspec
+
+from isim.policy.vllm.plan import Outcome, Plan
+from isim.policy.vllm.scheduler import Scheduler
+from isim.record.records import Stretch, Turn
+
+
+class Run(msgspec.Struct, gc=False):
+    """Steady steps that follow one another: from which step, decided when, on what batch.
+
+    `made` of the decisions are made. `ends_ns[i]` is the end of the i-th step, `ends_ns[0]` the start of the first.
+    """
+
+    step: int
+    decided_ns: int
+    batch: int
+    context: int
+    made: int
+    durations_ns: list[int]
+    ends_ns: list[int]
+
+
+def stretch_of(run: Run, first: int, last: int, time_ns: int, engine: int, table: Scheduler) -> Stretch:
+    """Steps `first` to `last - 1` of a run, told at a time at which the engine's table is `table`."""
+    steps = last - first
+    durations_ns = run.durations_ns[first:last]
+    if steps > 1 and durations_ns[0] == durations_ns[-1] and durations_ns.count(durations_ns[0]) == steps:
+        durations_ns = durations_ns[:1]
+    return Stretch(
+        time_ns=time_ns,
+        engine=engine,
+        step=run.step + first,
+        steps=steps,
+        schedule_ns=run.ends_ns[0] if first else run.decided_ns,
+        durations_ns=durations_ns,
+        batch=run.batch,
+        context=run.context + first * run.batch,
+        running=len(table.running),
+        free_blocks=table.ledger.free,
+    )
+
+
+def turn_of(outcome: Outcome | None, time_ns: int, engine: int, table: Scheduler, free_blocks: int) -> Turn:
+    """A moment of the engine, with what an output brought, if anything."""
+    if outcome is None:
+        return Turn(
+            time_ns=time_ns,
+            engine=engine,
+            running=len(table.running),
+            waiting=len(table.waiting),
+            free_blocks=free_blocks,
+        )
+    return Turn(
+        time_ns=time_ns,
+        engine=engine,
+        ended=outcome.step,
+        first=outcome.first,
+        late=outcome.late,
+        finished=outcome.finished,
+        running=len(table.running),
+        waiting=len(table.waiting),
+        free_blocks=free_blocks,
+    )
+
+
+def add_decision(turn: Turn, plan: Plan, duration_ns: int) -> None:
+    """Tell of a decision too."""
+    if plan.admitted:
+        turn.admitted = tuple(plan.admitted)
+    if plan.chunks:
+        turn.chunks = tuple(plan.chunks)
+    if plan.skipped:
+        turn.skipped = tuple(plan.skipped)
+    if plan.preempted:
+        turn.preempted = tuple(plan.preempted)
+    if plan.tokens:
+        turn.step = plan.step
+        turn.duration_ns = duration_ns
+        turn.scheduled = plan.decodes + len(plan.shapes)
+        turn.tokens = plan.tokens
+        turn.sampled = plan.sampled
+        turn.context = plan.context
