@@ -29,10 +29,12 @@ _WITHIN, _BETWEEN = "intra-node", "inter-node"
 def render_topology(topology: Topology, *, width: int, color: bool = False, unicode: bool = True) -> str:
     """The topology as text, at most `width` columns wide, with ASCII marks only where not `unicode`."""
     width = fitting(width)
+    ledger = ledger_of(topology)
     parts: list[RenderableType] = [
         _head(topology, unicode),
         _heading("Memory"),
-        _memory(topology, ledger_of(topology), unicode),
+        _memory(topology, ledger, unicode),
+        *_aliases(ledger),
         _heading("Devices and the memories they reach"),
         _access(topology),
         _heading("Links"),
@@ -117,6 +119,18 @@ def _memory(topology: Topology, ledger: Ledger, unicode: bool) -> Table:
         facts = f"{domain.kind}, {_governor(domain)}" if row.enabled else f"{domain.kind}, off: no SSD streaming"
         table.add_row(plain(domain.id), Text(meter, style=_style(row)), size, facts, held)
     return table
+
+
+def _aliases(ledger: Ledger) -> list[RenderableType]:
+    """Second names of allocations, which are charged once; nothing where there are none."""
+    named = [entry for entry in ledger.entries if entry.aliases]
+    if not named:
+        return []
+    table = _table(("allocation", "is also", "of", ""))
+    for entry in named:
+        others = plain(", ".join(entry.aliases))
+        table.add_row(plain(entry.physical_allocation_id), others, bytes_text(entry.bytes), "charged once")
+    return [_heading("Aliases"), table]
 
 
 def _share(row: DomainRow) -> float:
