@@ -164,6 +164,7 @@ BROKEN: list[tuple[ExecutionRule, int, Records]] = [
     (ExecutionRule.READINESS, 8, changed(contended(), 8, step=12)),
     (ExecutionRule.READINESS, 8, changed(contended(), 8, step=10)),
     (ExecutionRule.READINESS, 4, _with(contended(), 4, submit(0, 1, "A", 1, FOUR.steps[3], ("compute:d1", 0)))),
+    (ExecutionRule.READINESS, 30, _with(contended(), 30, msgspec.structs.replace(contended()[21], time_ns=24))),
     (ExecutionRule.DELAY, 8, _without(contended(), 8)),
     (ExecutionRule.DELAY, 8, _late()),
     (ExecutionRule.ARBITRATION, 3, _moved(together(), 4, 3)),

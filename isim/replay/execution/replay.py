@@ -161,8 +161,7 @@ class ExecutionReplay:
             raise Mismatch(ExecutionRule.TERMINAL, f"terminal of execution {self._over[0][1].name}", "another record")
 
     def _told(self, admission: int, place: int) -> str:
-        run = self._by_admission[admission]
-        return f"step {run.steps.facts[place].id} of execution {run.name}"
+        return _step_of(self._by_admission[admission], place)
 
     def _take(self, rank: int, number: int, place: int, found: str) -> None:
         """What is recorded must be the next that is due."""
@@ -252,7 +251,7 @@ class ExecutionReplay:
             expected = (
                 "a step whose dependencies have finished, once" if run.needs[place] < 0 else "a step that is ready"
             )
-            raise Mismatch(ExecutionRule.READINESS, expected, self._told(run.admission, place))
+            raise Mismatch(ExecutionRule.READINESS, expected, _step_of(run, place))
         operation = run.steps.facts[place].operation
         if isinstance(operation, CollectiveFact):
             due = (self._line.owner(operation.group), self._line.due(operation.group))
@@ -263,7 +262,7 @@ class ExecutionReplay:
         first = self._line.first()
         if first != (run.admission, place):
             expected = "nothing" if first is None else self._told(*first)
-            raise Mismatch(ExecutionRule.ARBITRATION, expected, self._told(run.admission, place))
+            raise Mismatch(ExecutionRule.ARBITRATION, expected, _step_of(run, place))
 
     def _check_evidence(self, submit: Submit, run: Run, place: int) -> None:
         fact = run.steps.facts[place]
@@ -327,6 +326,10 @@ class ExecutionReplay:
         if run is None:
             raise Mismatch(rule, "an execution that was admitted", repr(name))
         return run
+
+
+def _step_of(run: Run, place: int) -> str:
+    return f"step {run.steps.facts[place].id} of execution {run.name}"
 
 
 def _ranks(run: Run) -> tuple[RankTerminal, ...]:
