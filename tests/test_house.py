@@ -196,6 +196,7 @@ def readme_commands() -> list[str]:
 def test_the_readme_shows_commands() -> None:
     assert {command.split()[1] for command in readme_commands()} == {
         *("run", "replay", "report", "validate", "presets", "schema"),
+        *("scenario", "topology", "campaign", "plan"),
     }
 
 
@@ -206,8 +207,9 @@ def test_a_command_of_the_readme_is_one(
     """Its verb and options exist, and its run file is valid with its overrides."""
     monkeypatch.chdir(ROOT)
     words = shlex.split(command, comments=True)[1:]
+    verb = words[:2] if words[0] in ("topology", "plan") else words[:1]
     with pytest.raises(SystemExit) as end:
-        main([words[0], "--help"])
+        main([*verb, "--help"])
     assert end.value.code == 0
     explained = capsys.readouterr().out
     assert [word for word in words if word.startswith("--") and word not in explained] == []

@@ -20,6 +20,10 @@ from isim.plan.types import PLAN_CONTRACT_REVISION, Collective, FrozenPlan, Plan
 from isim.topology.index import Topology
 
 
+STEPS_MAX = 2_000_000
+"""Some 2 GB of memory."""
+
+
 class CompiledPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A plan and what is known of it before it runs. `terminal_step` is the id of the step that ends the last unit."""
 
@@ -34,6 +38,7 @@ def compile_plan(topology: Topology, profile: Profile, costs: CostModel = NORMAL
     scenario = topology.scenario
     buffers = Buffers(topology)
     units = UnitMoves(topology, buffers, profile, costs)
+    _check_size(profile, units, scenario.execution.max_events)
     steps: list[PlanStep] = []
     hazards = Hazards(buffers.physical)
     sequence = dict.fromkeys(topology.groups, 0)
@@ -61,13 +66,6 @@ def compile_plan(topology: Topology, profile: Profile, costs: CostModel = NORMAL
                 )
             )
         terminal = (len(steps) - 1,)
-        if len(steps) > scenario.execution.max_events:
-            raise CompileError(
-                f"profile {profile.id}: expected at most maxEvents {scenario.execution.max_events} steps, found more; "
-                "raise execution.maxEvents or plan fewer tokens"
-            )
-    if not steps:
-        raise CompileError(f"profile {profile.id}: expected at least one unit of work, found none")
     plan = FrozenPlan(
         contract_revision=PLAN_CONTRACT_REVISION,
         id=f"topology-workload:{profile.id}",
@@ -78,3 +76,19 @@ def compile_plan(topology: Topology, profile: Profile, costs: CostModel = NORMAL
     return CompiledPlan(
         plan=plan, profile=profile, terminal_step=steps[-1].id, confidence=plan_confidence(scenario, costs)
     )
+
+
+def _check_size(profile: Profile, units: UnitMoves, max_events: int) -> None:
+    """Raises CompileError for a plan of no step, of more than the scenario's events, or of more than can be held."""
+    count = sum(len(units.of(unit)) for unit in profile.units)
+    if not count:
+        raise CompileError(f"profile {profile.id}: expected at least one unit of work, found none")
+    if count > max_events:
+        raise CompileError(
+            f"profile {profile.id}: expected at most maxEvents {max_events} steps, found {count}; raise "
+            "execution.maxEvents or plan fewer tokens"
+        )
+    if count > STEPS_MAX:
+        raise CompileError(
+            f"profile {profile.id}: expected at most {STEPS_MAX} steps, found {count}; plan fewer tokens"
+        )

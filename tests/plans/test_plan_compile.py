@@ -81,6 +81,21 @@ def test_a_wider_unit_is_one_launch_of_more_work() -> None:
     assert found.confidence is Confidence.HEURISTIC
 
 
+def longest_chain_ns(steps: tuple[PlanStep, ...]) -> int:
+    """How long the plan takes on a machine without limits: the longest way through what waits for what."""
+    done: dict[int, int] = {}
+    for step in steps:
+        done[step.id] = max((done[other] for other in step.dependencies), default=0) + step.operation.duration_ns
+    return max(done.values())
+
+
+@pytest.mark.parametrize("name", ["gpu-npu", "multi-gpu-ring-7", "small-lan-4-advanced-tcp", "rtx-5090-desktop"])
+def test_a_token_after_the_other_there_is_nothing_to_wait_for_but_dependencies(name: str) -> None:
+    topology = load_target(name)
+    plan = compiled(topology, UNITS).plan
+    assert execute_plan(topology, plan).completed_ns == longest_chain_ns(plan.steps)
+
+
 # ---- hazards
 
 
@@ -183,6 +198,8 @@ def test_pipeline_of_tensor_groups() -> None:
     assert steps[11].dependencies == (8, 10)
     assert steps[12].dependencies[0] == 11
     assert steps[5].operation == Transfer(link_id="a0>b0", duration_ns=100 + up(1 << 20, 100))
+    whole = compiled(Topology(scenario), UNITS).plan
+    assert execute_plan(Topology(scenario), whole).completed_ns == longest_chain_ns(whole.steps)
 
 
 def test_an_activation_goes_hop_by_hop_through_buffers_on_its_way() -> None:
@@ -259,6 +276,12 @@ def stray() -> TopologyScenario:
 
 
 REFUSED: list[tuple[str, TopologyScenario, Profile, str]] = [
+    (
+        "too large to hold",
+        REPLACE(ring(2), execution=REPLACE(ring(2).execution, max_events=1 << 53)),
+        target_only_profile(400_001),
+        "at most 2000000 steps, found 2000005",
+    ),
     ("no work", ring(2), Profile(id="none", units=()), "at least one unit"),
     ("replicas", two_by_two(degrees(tensor=2, data=2)), UNITS, "data parallelism of 2"),
     ("experts apart", two_by_two(degrees(tensor=2, expert=2)), UNITS, "expert parallelism of 2"),
