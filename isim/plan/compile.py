@@ -19,7 +19,6 @@ from isim.plan.profile import Profile
 from isim.plan.types import PLAN_CONTRACT_REVISION, Collective, FrozenPlan, PlanStep
 from isim.topology.index import Topology
 
-
 STEPS_MAX = 2_000_000
 """Some 2 GB of memory."""
 
