@@ -38,6 +38,7 @@ from isim.record.execution import (
     Admit,
     CollectiveKind,
     ExecutionEnd,
+    Plan,
     StepFact,
     TransferFact,
     plan_digest,
@@ -262,6 +263,37 @@ def test_every_field_of_every_record_is_checked(name: str) -> None:
                 assert error is not None, (place, field, value)
                 assert error.sequence == place or key in GIVEN, (place, field, str(error))
     assert judged > 3 * len(records)
+
+
+def _redigested(records: Records, place: int) -> Records:
+    """A spoilt plan that is named by its content all the same."""
+    told = records[place]
+    assert isinstance(told, Plan)
+    digest = plan_digest(told.id, told.contract_revision, told.topology_epoch, told.steps)
+    copy = changed(records, place, digest=digest)
+    return [
+        msgspec.structs.replace(record, plan=digest)
+        if isinstance(record, Admit) and record.plan == told.digest
+        else record
+        for record in copy
+    ]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_whatever_is_spoilt_is_a_violation_or_legal_but_never_a_crash(name: str) -> None:
+    """Free fields too, and plans that are digested again."""
+    records = EXAMPLES[name]()
+    legal = 0
+    for place, record in enumerate(records):
+        for field in record.__struct_fields__:
+            for value in others(getattr(record, field)):
+                if not could_be_read(record, field, value):
+                    continue
+                spoilt = changed(records, place, **{field: value})
+                violation(spoilt)
+                if isinstance(record, Plan) and field != "digest":
+                    legal += violation(_redigested(spoilt, place)) is None
+    assert legal > 0, "a plan of other names is as legal"
 
 
 def test_the_examples_hold_every_kind_and_the_free_fields_exist() -> None:
