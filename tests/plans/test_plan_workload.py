@@ -10,7 +10,6 @@ from isim.plan.profile import Unit
 from isim.plan.workload import SCHEMA, Campaign, Workload, load_workload, read_workload
 from isim.scenario.errors import ScenarioError
 
-
 SHIPPED = Path(__file__).parents[2] / "scenarios" / "plans"
 
 
