@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import msgspec
 import pytest
 from executions import plans_by_execution, records_of
 from hypothesis import given, settings
@@ -14,12 +15,22 @@ from slow_executor import slow_execution
 
 from isim.analyze.execution import ExecutionCollector
 from isim.machine.campaign import campaign_requests
+from isim.machine.closed_form import ClosedForm
 from isim.machine.execute import execute
 from isim.machine.program import program_of
 from isim.machine.resources import resources_of
 from isim.plan.compile import compile_plan
 from isim.plan.profile import target_only_profile
-from isim.record.execution import Admit, ExecutionDigest, Start, Submit, Terminal
+from isim.record.execution import (
+    Admit,
+    AnyExecutionRecord,
+    ExecutionDigest,
+    ExecutionEnd,
+    Start,
+    Submit,
+    Terminal,
+)
+from isim.record.execution_log import ExecutionLog
 from isim.replay.execution import ExecutionReplay
 from isim.scenario.topology.presets.catalogue import NAMES
 from isim.topology.load import load_target
@@ -64,6 +75,24 @@ def test_the_replay_accepts_what_was_executed(seed: int) -> None:
     summary = replay.finish()
     assert (summary.executions, summary.unfinished) == (len(case.requests), 0)
     assert summary.operations == sum(len(request.program.steps) for request in case.requests)
+
+
+@settings(derandomize=True, max_examples=30, deadline=None)
+@given(SEEDS)
+def test_admitted_one_by_one_as_they_arrive_they_tell_the_same(seed: int) -> None:
+    case = random_case(seed)
+    expected = records_of(case.machine, case.requests)
+    told: list[AnyExecutionRecord] = []
+    log = ExecutionLog(case.machine.header, [told.extend])
+    run = ClosedForm(case.machine, log)
+    for request in case.requests:
+        run.advance(request.arrival_ns)
+        run.admit(request)
+    run.drain()
+    end = expected[-1]
+    assert isinstance(end, ExecutionEnd)
+    log.close(msgspec.structs.replace(end))
+    assert told == expected
 
 
 def test_the_cases_are_contended() -> None:
