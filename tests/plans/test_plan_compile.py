@@ -13,14 +13,14 @@ from toy_machine import accelerator, allocation, degrees, link, machine, placeme
 from isim.machine.execute import execute_plan
 from isim.model.spec import Confidence
 from isim.plan.buffers import Buffers
-from isim.plan.compile import CompiledPlan, compile_plan
+from isim.plan.compile import CompiledPlan, compile_checked, compile_plan
 from isim.plan.errors import CompileError
 from isim.plan.hazards import Hazards
 from isim.plan.owners import ExpertPlacement, PlacementStrategy
 from isim.plan.profile import Profile, Unit, target_only_profile
 from isim.plan.types import Collective, CollectiveAlgorithm, Compute, PlanStep, Transfer
 from isim.plan.validate import validate_plan
-from isim.scenario.topology.types import Capability, DeviceKind, Parallelism, Purpose, TopologyScenario
+from isim.scenario.topology.types import Capability, DeviceKind, Parallelism, Purpose, Rank, TopologyScenario
 from isim.topology.index import Topology
 from isim.topology.load import load_target
 from isim.topology.validate import validate_topology
@@ -336,6 +336,26 @@ def test_what_cannot_be_compiled_is_refused(scenario: TopologyScenario, profile:
         compile_plan(Topology(scenario), profile)
     assert message in str(refusal.value)
     assert refusal.value.exit_code == 2
+
+
+def test_a_plan_that_its_scenario_cannot_hold_is_refused() -> None:
+    """A member without the capability: the scenario is valid, since its placements do not ask for it."""
+    scenario = ring(2)
+    devices = (REPLACE(scenario.devices[0], capabilities=(Capability.ATTENTION, Capability.FFN)), scenario.devices[1])
+    weak = REPLACE(scenario, devices=devices)
+    assert validate_topology(weak) == []
+    with pytest.raises(CompileError, match=r"that can do a collective, found g0 \[missing_capability\]"):
+        compile_checked(Topology(weak), UNITS)
+    assert compile_checked(Topology(scenario), UNITS) == compile_plan(Topology(scenario), UNITS)
+
+
+def test_a_device_takes_part_under_the_rank_of_its_group() -> None:
+    """A device may have another rank in another group, be it the first."""
+    scenario = ring(2)
+    other = REPLACE(scenario.groups[0], id="a", ordered_ranks=(Rank(rank_id="alone", device_id="g1"),))
+    topology = Topology(REPLACE(scenario, groups=(other, *scenario.groups)))
+    assert validate_topology(topology.scenario) == []
+    assert compiled(topology, UNITS).plan.steps == compiled(Topology(scenario), UNITS).plan.steps
 
 
 def test_as_many_steps_as_events_are_allowed() -> None:
