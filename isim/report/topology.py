@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import UNSET
 from rich import box
 from rich.console import Group, RenderableType
@@ -14,6 +15,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from isim.record.canonical import fingerprint
 from isim.report.console import drawn, fitting
 from isim.report.text import bar, bytes_text, count_text, plain, time_text
 from isim.scenario.topology.types import Composition, DeviceGovernor, HostGovernor, Link, MemoryDomain, Parallelism
@@ -76,6 +78,7 @@ def _head(topology: Topology, unicode: bool) -> Panel:
         ("parallelism", _parallelism(execution.parallelism)),
         ("execution", f"topology epoch {execution.topology_epoch}, seed {execution.seed}, SSD streaming {streaming}"),
         ("figures", _confidence(topology)),
+        ("fingerprint", fingerprint(msgspec.to_builtins(scenario))),
     ]
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(style="bold", no_wrap=True)
