@@ -277,6 +277,17 @@ def test_all_faults_at_once_each_on_its_line() -> None:
     assert [each.place for each in found] == sorted(each.place for each in found)
 
 
+def test_the_device_of_a_draft_model_is_no_participant() -> None:
+    """A draft model of its own on the CPU of a machine whose GPU serves the target."""
+    value = plain("single-gpu-cpu")
+    value["devices"][0]["capabilities"] += ["attention", "ffn", "draft"]
+    draft = {"partitionId": "draft", "deviceId": "node0:cpu0", "requiredCapabilities": ["attention", "ffn", "draft"]}
+    value["placements"].append({**draft, "allocations": []})
+    assert complaints(value) == []
+    value["placements"][-1]["requiredCapabilities"].pop()
+    assert [each.code for each in complaints(value)] == [C.PARALLELISM_PARTICIPANTS]
+
+
 def test_what_hangs_on_a_broken_value_is_not_judged() -> None:
     """A memory whose kind cannot be read says nothing wrong about governors, classes, transports or staging."""
     value = plain(MULTI)
