@@ -22,11 +22,14 @@ from isim.machine.resources import resources_of
 from isim.plan.compile import compile_plan
 from isim.plan.profile import target_only_profile
 from isim.record.execution import (
+    STEPS_A_RECORD,
     Admit,
     AnyExecutionRecord,
     ExecutionDigest,
     ExecutionEnd,
+    Plan,
     Start,
+    Steps,
     Submit,
     Terminal,
 )
@@ -125,6 +128,23 @@ def test_on_every_preset_processes_and_closed_form_agree(target: str) -> None:
     replay = ExecutionReplay()
     replay.read(records)
     assert replay.finish().unfinished == 0
+
+
+def test_a_long_plan_is_told_in_pieces_and_each_step_once() -> None:
+    topology = load_target("multi-gpu")
+    tokens = STEPS_A_RECORD // 2
+    compiled = compile_plan(topology, target_only_profile(tokens))
+    machine = resources_of(topology)
+    requests = campaign_requests(program_of(compiled.plan, machine), "x", 2, 1000, 1)
+    records = records_of(machine, requests)
+    told = [record for record in records if isinstance(record, Plan | Steps)]
+    assert [len(record.steps) for record in told] == [STEPS_A_RECORD, STEPS_A_RECORD, STEPS_A_RECORD // 2]
+    assert [step.id for record in told for step in record.steps] == [step.id for step in compiled.plan.steps]
+    assert records_of(machine, requests, processes=True) == records
+    replay, collector = ExecutionReplay(), ExecutionCollector()
+    replay.read(records)
+    collector.read(records)
+    assert replay.finish().operations == len(collector.operations) == 2 * len(compiled.plan.steps)
 
 
 def test_shuffled_processes_have_one_digest() -> None:
