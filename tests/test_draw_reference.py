@@ -1,17 +1,12 @@
-"""The reference implementation's generators give the figures it recorded (cases core-prng-*)."""
+"""The reference's generators: figures it recorded, by hand; the whole of its records is in `test_reference.py`."""
 
-import gzip
-import json
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import pytest
+from reference_checks.core import accepted
 
-from isim.draw.reference import XorShift32, acceptance_unit, campaign_arrivals, mulberry32, route_experts
+from isim.draw.reference import XorShift32, campaign_arrivals, mulberry32, route_experts
 from isim.record.errors import CausalityError
-
-CASES = Path(__file__).parents[1].parent / "shared" / "reference" / "cases"
 
 # Seed: (index, arrival) of the first six of 24 executions in a window of 1,000,000 ns.
 CAMPAIGNS = {
@@ -44,21 +39,6 @@ ACCEPTED = {
 def nine_experts() -> list[tuple[str, float]]:
     """The case's experts. Its input gives no weights; these are the ones all of its 320 routes agree with."""
     return [(f"e{i}", 1 + i / 4) for i in range(9)]
-
-
-def accepted(seed: int, stream: str, coordinate: int) -> int:
-    """Positions accepted in a row with probability 0.9, 0.8, 0.7, 0.6, then 0.5: what the recorded runs agree with."""
-    for position in range(8):
-        if acceptance_unit(seed, stream, coordinate, position) >= max(0.5, 0.9 - 0.1 * position):
-            return position
-    return 8
-
-
-def recorded(name: str) -> Any:
-    file = CASES / name / "expected.json.gz"
-    if not file.exists():
-        pytest.skip("needs ../shared/reference, which is not here")
-    return json.loads(gzip.decompress(file.read_bytes()))
 
 
 @pytest.mark.parametrize("seed", CAMPAIGNS)
@@ -109,20 +89,3 @@ def test_state_can_be_put_back_and_too_many_experts_are_refused() -> None:
     assert sorted(once) == [name for name, _ in nine_experts()]
     with pytest.raises(CausalityError):
         route_experts(generator, nine_experts(), 10)
-
-
-def test_whole_recorded_campaigns() -> None:
-    for case in recorded("core-prng-campaign-arrivals"):
-        found = campaign_arrivals(24, 1_000_000, case["seed"])
-        assert [f"cpu-only:target-only:campaign:{index}" for index, _ in found] == [
-            request["executionId"] for request in case["requests"]
-        ]
-        assert [arrival for _, arrival in found] == [request["arrivalNs"] for request in case["requests"]]
-
-
-def test_whole_recorded_routes_and_acceptances() -> None:
-    for case in recorded("core-prng-expert-routing"):
-        generator = XorShift32(case["seed"])
-        assert [route_experts(generator, nine_experts(), 3) for _ in case["routes"]] == case["routes"]
-    for case in recorded("core-prng-acceptance"):
-        assert [accepted(case["seed"], case["stream"], c) for c in COORDINATES] == case["accepted"]

@@ -193,6 +193,7 @@ def readme_commands() -> list[str]:
 def test_the_readme_shows_commands() -> None:
     assert {command.split()[1] for command in readme_commands()} == {
         *("run", "replay", "report", "validate", "presets", "schema", "compare"),
+        *("scenario", "topology", "campaign", "plan"),
     }
 
 

@@ -17,6 +17,7 @@ from isim.record.execution import (
     Plan,
     Start,
     StepFact,
+    Steps,
     Submit,
     Terminal,
 )
@@ -61,7 +62,9 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecutionCollector:
-    """A reader of an execution log. `operations` are in the order of submission, `terminals` in that of the log."""
+    """A reader of an execution log. `operations` are in the order of submission, `terminals` in that of the log.
+
+    `plans` are the records by digest; a long one holds only the first of its steps."""
 
     def __init__(self) -> None:
         self.machine: Machine | None = None
@@ -70,6 +73,7 @@ class ExecutionCollector:
         self.operations: list[Operation] = []
         self.terminals: list[Terminal] = []
         self._steps: dict[str, dict[int, StepFact]] = {}
+        self._told: dict[int, StepFact] = {}
         self._plan_of: dict[str, str] = {}
 
     def read(self, records: Sequence[AnyExecutionRecord]) -> None:
@@ -90,7 +94,9 @@ class ExecutionCollector:
                     self.terminals.append(record)
                 case Plan():
                     self.plans[record.digest] = record
-                    self._steps[record.digest] = {step.id: step for step in record.steps}
+                    self._told = self._steps[record.digest] = {step.id: step for step in record.steps}
+                case Steps():
+                    self._told.update((step.id, step) for step in record.steps)
                 case Machine():
                     self.machine = record
 

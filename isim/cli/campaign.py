@@ -12,7 +12,7 @@ from isim.cli.output import emit, emit_json, style
 from isim.machine.campaign import DEFAULT_EXECUTIONS, DEFAULT_WINDOW_NS, campaign_requests
 from isim.machine.program import program_of
 from isim.machine.resources import resources_of
-from isim.plan.compile import compile_plan
+from isim.plan.compile import compile_checked
 from isim.plan.costs import NORMALIZED
 from isim.plan.workload import Workload, load_workload
 from isim.topology.index import Topology
@@ -45,7 +45,7 @@ def run_campaign(
 ) -> tuple[CampaignResult, ExecutionCollector]:
     """The result of a campaign and what was collected. Raises RequestError, EventBudget, CompileError."""
     options = _options(topology, work, asked)
-    compiled = compile_plan(topology, work.profile())
+    compiled = compile_checked(topology, work.profile())
     machine = resources_of(topology)
     program = program_of(compiled.plan, machine)
     requests = campaign_requests(

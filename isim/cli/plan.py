@@ -9,7 +9,7 @@ from isim.cli.execution import Finished, Wishes, executed
 from isim.cli.folder import new_file
 from isim.cli.output import emit, emit_json, say, style
 from isim.plan.artifact import ARTIFACT_KIND, ARTIFACT_REVISION, PlanArtifact, load_artifact, plan_artifact
-from isim.plan.compile import compile_plan
+from isim.plan.compile import compile_checked
 from isim.plan.workload import load_workload
 from isim.topology.load import load_target
 
@@ -20,7 +20,7 @@ REVISION = 1
 def export(target: str, workload: str, out: str | None) -> int:
     """Compile, and print the artifact or write it to a new file."""
     topology = load_target(target)
-    compiled = compile_plan(topology, load_workload(workload).profile())
+    compiled = compile_checked(topology, load_workload(workload).profile())
     artifact, text = plan_artifact(topology, compiled.plan)
     if out is None:
         emit(text)

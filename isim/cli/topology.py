@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from isim.analyze.topology import Checked, TopologyRun, compare_runs, topology_run
 from isim.cli.execution import Finished, Wishes, executed
 from isim.cli.output import emit, emit_json, style
-from isim.plan.compile import compile_plan
+from isim.plan.compile import compile_checked
 from isim.plan.costs import NORMALIZED
 from isim.plan.workload import Workload, load_workload
 from isim.topology.load import load_target
@@ -43,7 +43,7 @@ def compare(targets: Sequence[str], workload: str, wishes: Wishes, *, as_json: b
 
 def _run(target: str, workload: Workload, wishes: Wishes) -> tuple[TopologyRun, Finished]:
     topology = load_target(target)
-    compiled = compile_plan(topology, workload.profile())
+    compiled = compile_checked(topology, workload.profile())
     finished = executed(topology, compiled.plan, wishes)
     checked = Checked(finished.replay, finished.log_digest)
     result = topology_run(compiled, topology.scenario.id, finished.collector, NORMALIZED, checked)

@@ -98,7 +98,7 @@ class ClosedForm:
             self._admission(subject, number)
 
     def _admission(self, request: ExecutionRequest, number: int) -> None:
-        self._log.admit(request.program.record, request.admit(number))
+        self._log.admit(request.program.records, request.admit(number))
         execution = Execution(request.execution, number, request.program)
         releases = request.releases()
         for place, time_ns in releases:

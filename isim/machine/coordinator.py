@@ -115,7 +115,7 @@ class Coordinator:
             self._left -= 1
 
     def _admit(self, request: ExecutionRequest, number: int) -> None:
-        self._journal.admit(self._round, number, request.program.record, request.admit(number))
+        self._journal.admit(self._round, number, request.program.records, request.admit(number))
         execution = Execution(request.execution, number, request.program)
         releases = request.releases()
         for place, time_ns in releases:

@@ -7,7 +7,7 @@ by which the execution log is ordered. The order in which processes happened to 
 from __future__ import annotations
 
 from isim.record.errors import CausalityError
-from isim.record.execution import Admit, AnyExecutionRecord, Plan
+from isim.record.execution import Admit, AnyExecutionRecord, PlanRecords
 from isim.record.execution_log import ExecutionLog
 
 
@@ -18,7 +18,7 @@ class Journal:
         self._log = log
         self._time_ns = 0
         self._instant: list[tuple[int, int, int, AnyExecutionRecord]] = []
-        self._plans: dict[str, Plan] = {}
+        self._plans: dict[str, PlanRecords] = {}
 
     def tell(self, round_: int, number: int, record: AnyExecutionRecord) -> None:
         """A record of the present instant; two records of one instant differ in round, rank or number."""
@@ -29,7 +29,7 @@ class Journal:
             self._time_ns = record.time_ns
         self._instant.append((round_, record.RANK, number, record))
 
-    def admit(self, round_: int, number: int, plan: Plan, admit: Admit) -> None:
+    def admit(self, round_: int, number: int, plan: PlanRecords, admit: Admit) -> None:
         """An admission, with its plan in case that was not told yet."""
         self._plans[admit.plan] = plan
         self.tell(round_, number, admit)

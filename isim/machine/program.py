@@ -13,10 +13,10 @@ from isim.record.execution import (
     CollectiveKind,
     ComputeFact,
     OperationFact,
-    Plan,
+    PlanRecords,
     StepFact,
     TransferFact,
-    plan_digest,
+    plan_records,
 )
 
 
@@ -37,13 +37,19 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """`collectives` counts the operations of each group; `places` gives the place of a step by its id."""
+    """`records` is what a log says of the plan. `collectives` counts the operations of each group; `places` gives the
+    place of a step by its id."""
 
-    record: Plan
+    records: PlanRecords
     steps: tuple[Work, ...]
     places: dict[int, int]
     collectives: dict[str, int]
     ranks: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """The name of the plan's content."""
+        return self.records[0].digest
 
 
 def program_of(plan: FrozenPlan, machine: Resources) -> Program:
@@ -62,16 +68,9 @@ def program_of(plan: FrozenPlan, machine: Resources) -> Program:
         if work.group:
             collectives[work.group] = collectives.get(work.group, 0) + 1
     facts = tuple(work.fact for work in steps)
-    record = Plan(
-        time_ns=0,
-        digest=plan_digest(plan.id, plan.contract_revision, plan.topology_epoch, facts),
-        id=plan.id,
-        contract_revision=plan.contract_revision,
-        topology_epoch=plan.topology_epoch,
-        steps=facts,
-    )
+    records = plan_records(plan.id, plan.contract_revision, plan.topology_epoch, facts)
     ranks = tuple(sorted({rank for step in plan.steps for rank in step.participants}))
-    return Program(record=record, steps=steps, places=places, collectives=collectives, ranks=ranks)
+    return Program(records=records, steps=steps, places=places, collectives=collectives, ranks=ranks)
 
 
 def _work(step: PlanStep, machine: Resources, after: tuple[int, ...], waits: int) -> Work:

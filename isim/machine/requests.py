@@ -26,7 +26,7 @@ class ExecutionRequest(msgspec.Struct, frozen=True, kw_only=True):
         return Admit(
             time_ns=self.arrival_ns,
             execution=self.execution,
-            plan=self.program.record.digest,
+            plan=self.program.digest,
             admission=number,
             not_before=self.not_before,
         )
@@ -67,10 +67,10 @@ def check_requests(requests: Sequence[ExecutionRequest], machine: Resources) -> 
             )
         last_ns = request.arrival_ns
         _check_not_before(request, where)
-        if request.program.record.topology_epoch != machine.header.topology_epoch:
+        if request.program.records[0].topology_epoch != machine.header.topology_epoch:
             raise RequestError(
                 f"{where}: expected topology epoch {machine.header.topology_epoch}, "
-                f"found {request.program.record.topology_epoch}"
+                f"found {request.program.records[0].topology_epoch}"
             )
         needed += len(request.program.steps) + 2 + len(request.releases())
     if needed > machine.header.max_events:

@@ -1,7 +1,8 @@
 """A frozen plan as a file: `inference-sim/frozen-plan`, revision 1. The scenario travels with the plan.
 
-The file is canonical JSON and ends in a line feed. It has three fingerprints: of the scenario, of the plan, and of the
-envelope, which is everything but the last one. They find accidents and do not prove who wrote the file.
+The file is canonical JSON and ends in a line feed; any JSON is read, and YAML. It has three fingerprints: of the
+scenario, of the plan, and of the envelope, which is everything but the last one. They find accidents and do not prove
+who wrote the file.
 
 Reading checks in a strict order, and what is wrong at one stage is said before any later one is looked at: the keys;
 kind and revisions; the form of the fingerprints; the form of scenario and plan; the fingerprint of the scenario, of the
@@ -20,12 +21,12 @@ import msgspec
 from isim.plan.issues import PlanCode
 from isim.plan.types import PLAN_CONTRACT_REVISION, FrozenPlan
 from isim.plan.validate import validate_plan
-from isim.record.canonical import FINGERPRINT, canonical_json, text_fingerprint
+from isim.record.canonical import FINGERPRINT, CanonicalError, canonical_json, text_fingerprint
 from isim.scenario.errors import Complaint, ScenarioError
 from isim.scenario.fields import Reading
 from isim.scenario.files import read_bytes
 from isim.scenario.json_text import json_nodes, read_json
-from isim.scenario.nodes import Limits, Node, decode
+from isim.scenario.nodes import Limits, Node, decode, parse, plain_value
 from isim.scenario.structs import StructReader, node_at
 from isim.scenario.topology.types import SCHEMA_VERSION, TopologyScenario
 from isim.topology.index import Topology
@@ -33,7 +34,7 @@ from isim.topology.validate import validate_topology
 
 ARTIFACT_KIND = "inference-sim/frozen-plan"
 ARTIFACT_REVISION = 1
-LIMITS = Limits(file_bytes=256 << 20, noun="a frozen plan")
+LIMITS = Limits(file_bytes=256 << 20, nodes=500_000, noun="a frozen plan")
 
 _T = TypeVar("_T")
 _KEYS = (
@@ -90,20 +91,26 @@ def read_artifact(data: bytes, file: str) -> PlanArtifact:
     """The plan of a file's bytes; `file` is what complaints call it."""
     complaints: list[Complaint] = []
     text = decode(data, complaints, LIMITS)
-    value = None if text is None else read_json(text, complaints)
+    value, nodes = None, None
+    if text is not None and text.lstrip().startswith("{"):
+        value = read_json(text, complaints)
+    elif text is not None:
+        nodes = parse(text, complaints, limits=LIMITS)
     if text is None or complaints:
         raise ScenarioError(file, complaints)
-    return _ArtifactReader(file, text, value).read()
+    return _ArtifactReader(file, text, value if nodes is None else plain_value(nodes), nodes).read()
 
 
 class _ArtifactReader:
     """One reading; each stage raises if it has complaints."""
 
-    def __init__(self, file: str, text: str, value: Any) -> None:
+    def __init__(self, file: str, text: str, value: Any, nodes: Node | None) -> None:
         self._text = text
         self._value = value
         self._reading = Reading(file)
-        self._nodes: Node | None = None
+        self._nodes = nodes
+        # An escape in a text may hide what a text must not have, and YAML is read node by node anyway.
+        self._quick = nodes is None and "\\" not in text
 
     def read(self) -> PlanArtifact:
         for stage in (self._keys, self._constants, self._forms_of_fingerprints):
@@ -116,6 +123,7 @@ class _ArtifactReader:
             if self._value[name] != stated:
                 self._say(name, f"expected {stated}, which the contents have, found {self._value[name]}")
             self._stop()
+        self._stop()
         for wrong in validate_topology(scenario):
             self._say(f"scenario.{wrong.path}", wrong.message, f"scenario.{wrong.code.value}")
         self._stop()
@@ -156,17 +164,21 @@ class _ArtifactReader:
     def _form(self, key: str, form: type[_T]) -> _T:
         """The value as that struct; where it is none, with complaints, some value of the struct.
 
-        Node by node is the strict way, and says all that is wrong with its place. It is needed where the quick one
-        fails, and for texts with escapes, which may hide what a text must not have.
+        Node by node is the strict way, and says all that is wrong with its place.
         """
-        if "\\" not in self._text:
+        if self._quick:
             with suppress(msgspec.ValidationError):
                 return msgspec.convert(self._value[key], form)
         return StructReader(self._reading).read(form, self._node(key), key)
 
     def _computed(self, plan: FrozenPlan) -> Iterator[str]:
         """What the fingerprints should be, in the order of checking them; made one at a time."""
-        parts = {key: canonical_json(self._value[key]) for key in _KEYS if key not in ("artifactFingerprint", "plan")}
+        keys = [key for key in _KEYS if key not in ("artifactFingerprint", "plan")]
+        try:
+            parts = {key: canonical_json(self._value[key]) for key in keys}
+        except CanonicalError as error:
+            self._say("scenario", str(error))
+            return
         yield text_fingerprint(parts["scenario"])
         parts["plan"] = _plan_json(plan)
         yield text_fingerprint(parts["plan"])

@@ -17,7 +17,12 @@ from isim.plan.hazards import Hazards
 from isim.plan.moves import START, UnitMoves
 from isim.plan.profile import Profile
 from isim.plan.types import PLAN_CONTRACT_REVISION, Collective, FrozenPlan, PlanStep
+from isim.plan.validate import validate_plan
 from isim.topology.index import Topology
+
+STEPS_MAX = 2_000_000
+"""Some 2 GB of memory."""
+ISSUES_SHOWN = 10
 
 
 class CompiledPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +39,7 @@ def compile_plan(topology: Topology, profile: Profile, costs: CostModel = NORMAL
     scenario = topology.scenario
     buffers = Buffers(topology)
     units = UnitMoves(topology, buffers, profile, costs)
+    _check_size(profile, units, scenario.execution.max_events)
     steps: list[PlanStep] = []
     hazards = Hazards(buffers.physical)
     sequence = dict.fromkeys(topology.groups, 0)
@@ -61,13 +67,6 @@ def compile_plan(topology: Topology, profile: Profile, costs: CostModel = NORMAL
                 )
             )
         terminal = (len(steps) - 1,)
-        if len(steps) > scenario.execution.max_events:
-            raise CompileError(
-                f"profile {profile.id}: expected at most maxEvents {scenario.execution.max_events} steps, found more; "
-                "raise execution.maxEvents or plan fewer tokens"
-            )
-    if not steps:
-        raise CompileError(f"profile {profile.id}: expected at least one unit of work, found none")
     plan = FrozenPlan(
         contract_revision=PLAN_CONTRACT_REVISION,
         id=f"topology-workload:{profile.id}",
@@ -78,3 +77,35 @@ def compile_plan(topology: Topology, profile: Profile, costs: CostModel = NORMAL
     return CompiledPlan(
         plan=plan, profile=profile, terminal_step=steps[-1].id, confidence=plan_confidence(scenario, costs)
     )
+
+
+def compile_checked(topology: Topology, profile: Profile, costs: CostModel = NORMALIZED) -> CompiledPlan:
+    """A plan that may be executed. Raises CompileError also for one that the scenario leads to but cannot hold.
+
+    Such as one whose group has a member that can do no collective: no single part of that scenario is wrong.
+    """
+    compiled = compile_plan(topology, profile, costs)
+    issues = validate_plan(compiled.plan, topology)
+    if issues:
+        lines = [f"  {issue.path}: {issue.message} [{issue.code}]" for issue in issues[:ISSUES_SHOWN]]
+        if len(issues) > ISSUES_SHOWN:
+            lines.append(f"  and {len(issues) - ISSUES_SHOWN} more")
+        head = f"scenario {topology.scenario.id}: expected a plan that holds, found one that does not"
+        raise CompileError("\n".join([f"{head}:", *lines]))
+    return compiled
+
+
+def _check_size(profile: Profile, units: UnitMoves, max_events: int) -> None:
+    """Raises CompileError for a plan of no step, of more than the scenario's events, or of more than can be held."""
+    count = sum(len(units.of(unit)) for unit in profile.units)
+    if not count:
+        raise CompileError(f"profile {profile.id}: expected at least one unit of work, found none")
+    if count > max_events:
+        raise CompileError(
+            f"profile {profile.id}: expected at most maxEvents {max_events} steps, found {count}; raise "
+            "execution.maxEvents or plan fewer tokens"
+        )
+    if count > STEPS_MAX:
+        raise CompileError(
+            f"profile {profile.id}: expected at most {STEPS_MAX} steps, found {count}; plan fewer tokens"
+        )

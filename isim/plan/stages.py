@@ -42,9 +42,9 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """Partitions that work in parallel, in the scenario's order, and the same as a communicator orders them.
+    """Partitions that work in parallel, in the scenario's order, and the same as their communicator orders them.
 
-    `ranks` and `ring` are that order; `group_id` is empty for one partition alone, which needs no communicator.
+    `ranks` and `ring` are that order. One partition alone needs no communicator, and `group_id` is empty.
     """
 
     partitions: tuple[Partition, ...]
@@ -136,10 +136,13 @@ def _stage(scenario: TopologyScenario, partitions: list[Partition]) -> Stage:
     if len(groups) != 1:
         found = " and ".join(group.id for group in groups) or "none"
         raise CompileError(f"scenario {scenario.id}: expected one group of exactly {names}, found {found}")
-    members = groups[0].ordered_ranks
+    members = {rank.device_id: rank.rank_id for rank in groups[0].ordered_ranks}
+    named = {
+        device: msgspec.structs.replace(partition, rank=members[device]) for device, partition in by_device.items()
+    }
     return Stage(
-        partitions=tuple(partitions),
+        partitions=tuple(named.values()),
         group_id=groups[0].id,
-        ranks=tuple(rank.rank_id for rank in members),
-        ring=tuple(by_device[rank.device_id] for rank in members),
+        ranks=tuple(members.values()),
+        ring=tuple(named[device] for device in members),
     )

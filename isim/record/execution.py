@@ -144,13 +144,22 @@ class Machine(Head, kw_only=True, tag="machine"):
 
 
 class Plan(Record, kw_only=True, tag="plan"):
-    """A plan at its first admission. Steps stand in source order."""
+    """A plan at its first admission. Steps stand in source order; `more` of them follow in `Steps`, which come next."""
 
     RANK: ClassVar[int] = 2
     digest: str
     id: str
     contract_revision: Whole
     topology_epoch: Whole
+    steps: tuple[StepFact, ...]
+    more: Whole = 0
+
+
+class Steps(Record, kw_only=True, tag="steps"):
+    """Steps of the plan that is being told, the first of them at place `first`. So no line of a log is very long."""
+
+    RANK: ClassVar[int] = 2
+    first: Whole
     steps: tuple[StepFact, ...]
 
 
@@ -217,10 +226,12 @@ class ExecutionEnd(Record, kw_only=True, tag="end"):
     operations: Whole
 
 
-AnyExecutionRecord = Machine | Plan | Admit | Release | Submit | Start | Finish | Terminal | ExecutionEnd
+AnyExecutionRecord = Machine | Plan | Steps | Admit | Release | Submit | Start | Finish | Terminal | ExecutionEnd
 EXECUTION_KINDS: tuple[type[Record], ...] = (
-    *(Machine, Plan, Admit, Release, Submit, Start, Finish, Terminal, ExecutionEnd),
+    *(Machine, Plan, Steps, Admit, Release, Submit, Start, Finish, Terminal, ExecutionEnd),
 )
+
+PlanRecords = tuple[Plan, *tuple[Steps, ...]]
 
 EXECUTION_LOG: Catalogue[AnyExecutionRecord] = Catalogue(
     schema=SCHEMA,
@@ -229,6 +240,24 @@ EXECUTION_LOG: Catalogue[AnyExecutionRecord] = Catalogue(
     header=Machine,
     end=ExecutionEnd,
 )
+
+
+STEPS_A_RECORD = 512
+
+
+def plan_records(plan_id: str, contract_revision: int, topology_epoch: int, steps: tuple[StepFact, ...]) -> PlanRecords:
+    """What the log says of a plan: the `Plan`, and `Steps` for what is beyond the first records' steps."""
+    cuts = range(STEPS_A_RECORD, len(steps), STEPS_A_RECORD)
+    plan = Plan(
+        time_ns=0,
+        digest=plan_digest(plan_id, contract_revision, topology_epoch, steps),
+        id=plan_id,
+        contract_revision=contract_revision,
+        topology_epoch=topology_epoch,
+        steps=steps[:STEPS_A_RECORD],
+        more=max(0, len(steps) - STEPS_A_RECORD),
+    )
+    return plan, *(Steps(time_ns=0, first=cut, steps=steps[cut : cut + STEPS_A_RECORD]) for cut in cuts)
 
 
 def plan_digest(plan_id: str, contract_revision: int, topology_epoch: int, steps: tuple[StepFact, ...]) -> str:

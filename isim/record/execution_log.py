@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from isim.record.execution import Admit, AnyExecutionRecord, ExecutionEnd, Machine, Plan
+from isim.record.execution import Admit, AnyExecutionRecord, ExecutionEnd, Machine, PlanRecords
 
 ExecutionReader = Callable[[Sequence[AnyExecutionRecord]], None]
 BATCH = 4096
@@ -30,11 +30,12 @@ class ExecutionLog:
         if len(self._batch) >= BATCH:
             self._hand_on()
 
-    def admit(self, plan: Plan, admit: Admit) -> None:
+    def admit(self, plan: PlanRecords, admit: Admit) -> None:
         """An admission, and before it its plan if that was not told yet."""
         if admit.plan not in self._plans:
             self._plans.add(admit.plan)
-            self.emit(msgspec.structs.replace(plan, time_ns=admit.time_ns))
+            for record in plan:
+                self.emit(msgspec.structs.replace(record, time_ns=admit.time_ns))
         self.emit(admit)
 
     def close(self, end: ExecutionEnd) -> None:

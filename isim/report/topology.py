@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import UNSET
 from rich import box
 from rich.console import Group, RenderableType
@@ -14,6 +15,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from isim.record.canonical import fingerprint
 from isim.report.console import drawn, fitting
 from isim.report.text import bar, bytes_text, count_text, plain, time_text
 from isim.scenario.topology.types import Composition, DeviceGovernor, HostGovernor, Link, MemoryDomain, Parallelism
@@ -29,10 +31,12 @@ _WITHIN, _BETWEEN = "intra-node", "inter-node"
 def render_topology(topology: Topology, *, width: int, color: bool = False, unicode: bool = True) -> str:
     """The topology as text, at most `width` columns wide, with ASCII marks only where not `unicode`."""
     width = fitting(width)
+    ledger = ledger_of(topology)
     parts: list[RenderableType] = [
         _head(topology, unicode),
         _heading("Memory"),
-        _memory(topology, ledger_of(topology), unicode),
+        _memory(topology, ledger, unicode),
+        *_aliases(ledger),
         _heading("Devices and the memories they reach"),
         _access(topology),
         _heading("Links"),
@@ -74,6 +78,7 @@ def _head(topology: Topology, unicode: bool) -> Panel:
         ("parallelism", _parallelism(execution.parallelism)),
         ("execution", f"topology epoch {execution.topology_epoch}, seed {execution.seed}, SSD streaming {streaming}"),
         ("figures", _confidence(topology)),
+        ("fingerprint", fingerprint(msgspec.to_builtins(scenario))),
     ]
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(style="bold", no_wrap=True)
@@ -117,6 +122,18 @@ def _memory(topology: Topology, ledger: Ledger, unicode: bool) -> Table:
         facts = f"{domain.kind}, {_governor(domain)}" if row.enabled else f"{domain.kind}, off: no SSD streaming"
         table.add_row(plain(domain.id), Text(meter, style=_style(row)), size, facts, held)
     return table
+
+
+def _aliases(ledger: Ledger) -> list[RenderableType]:
+    """Second names of allocations, which are charged once; nothing where there are none."""
+    named = [entry for entry in ledger.entries if entry.aliases]
+    if not named:
+        return []
+    table = _table(("allocation", "is also", "of", ""))
+    for entry in named:
+        others = plain(", ".join(entry.aliases))
+        table.add_row(plain(entry.physical_allocation_id), others, bytes_text(entry.bytes), "charged once")
+    return [_heading("Aliases"), table]
 
 
 def _share(row: DomainRow) -> float:

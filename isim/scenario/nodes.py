@@ -96,6 +96,23 @@ class Node:
         return f"{self.kind.value} {shown}"
 
 
+def plain_value(node: Node) -> Any:
+    """The node as None, a boolean, a number, a text, a list or a dict; None for what was refused before."""
+    if node.kind is NodeKind.BLOCK:
+        return {key: plain_value(child) for key, (_, child) in node.entries.items()}
+    if node.kind is NodeKind.LIST:
+        return [plain_value(child) for child in node.items]
+    if node.kind is NodeKind.TEXT:
+        return node.raw
+    if node.kind is NodeKind.BOOLEAN:
+        return node.raw[0] in "tT"
+    if node.kind is NodeKind.INTEGER:
+        return int(node.raw, 0) if node.raw[:2] in ("0x", "0o") else int(node.raw)
+    if node.kind is NodeKind.NUMBER:
+        return float(node.raw.lower().replace(".inf", "inf").replace(".nan", "nan"))
+    return None
+
+
 def printable(text: str) -> str:
     """The text with whatever does not print escaped, so that a complaint stays on its line."""
     return text if text.isprintable() else ascii(text)[1:-1]

@@ -1,8 +1,9 @@
 """Checks of who works together: communicator groups and their paths, degrees of parallelism, calibration.
 
-Participants are the devices of placements that compute attention or FFNs. In a cartesian composition the degrees
-multiply to their number; overlapped, tensor and expert degree are their number. An axis of more than one rank needs
-groups: each participant is in one of as many members as the axis is long, or in one of all participants, and no others.
+Participants are the devices of placements that compute attention or FFNs for the target, not for a draft model. In a
+cartesian composition the degrees multiply to their number; overlapped, tensor and expert degree are their number. An
+axis of more than one rank needs groups: each participant is in one of as many members as the axis is long, or in one of
+all participants, and no others.
 """
 
 from __future__ import annotations
@@ -103,6 +104,7 @@ def check_parallelism(topology: Topology, found: Findings) -> None:
             placement.device_id
             for placement in topology.scenario.placements
             if any(capability in _COMPUTING for capability in placement.required_capabilities)
+            and Capability.DRAFT not in placement.required_capabilities
         )
     )
     world = degrees.tensor if overlapped else prod(axes.values())

@@ -29,6 +29,7 @@ from isim.record.execution import (
     Release,
     Start,
     StepFact,
+    Steps,
     Submit,
     Terminal,
     TransferFact,
@@ -185,6 +186,20 @@ def contended() -> Records:
     )
 
 
+def long() -> Records:
+    """The plan of `together`, told in two pieces."""
+    records = together()
+    first, rest = PAIR.steps
+    return numbered(
+        [
+            records[0],
+            msgspec.structs.replace(PAIR, steps=(first,), more=1),
+            Steps(time_ns=0, first=1, steps=(rest,)),
+            *records[2:],
+        ]
+    )
+
+
 PAIR = plan("pair", compute(7, "d1", 2), compute(3, "d0", 2, reads=("b",)))
 
 
@@ -241,7 +256,12 @@ def turns() -> Records:
     )
 
 
-EXAMPLES: dict[str, Callable[[], Records]] = {"contended": contended, "together": together, "turns": turns}
+EXAMPLES: dict[str, Callable[[], Records]] = {
+    "contended": contended,
+    "together": together,
+    "turns": turns,
+    "long": long,
+}
 
 
 def changed(records: Records, place: int, **fields: Any) -> Records:

@@ -22,4 +22,4 @@ def records_of(
 
 def plans_by_execution(case: Case) -> dict[str, FrozenPlan]:
     plans = {plan.id: plan for plan in case.plans}
-    return {request.execution: plans[request.program.record.id] for request in case.requests}
+    return {request.execution: plans[request.program.records[0].id] for request in case.requests}

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from random_machines import random_case
 
@@ -111,9 +112,14 @@ def test_the_report_and_the_log(workload: str, tmp_path: Path, capsys: pytest.Ca
     assert main(["campaign", "multi-node", workload, "--quiet", "--log", log]) == 2
 
 
-def test_detailed_is_the_same_by_processes(workload: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_detailed_is_the_same_by_processes_and_as_the_schema_says(
+    workload: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     asked = ("gpu-npu", workload, "--executions", "5")
-    assert printed(capsys, *asked, "--detailed") == printed(capsys, *asked)
+    result = printed(capsys, *asked, "--detailed")
+    assert result == printed(capsys, *asked)
+    assert main(["schema", "campaign"]) == 0
+    jsonschema.validate(result, json.loads(capsys.readouterr().out))
 
 
 # ---- what the collector counts, against counting by hand

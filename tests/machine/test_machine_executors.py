@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import msgspec
 import pytest
 from executions import plans_by_execution, records_of
 from hypothesis import given, settings
@@ -14,12 +15,25 @@ from slow_executor import slow_execution
 
 from isim.analyze.execution import ExecutionCollector
 from isim.machine.campaign import campaign_requests
+from isim.machine.closed_form import ClosedForm
 from isim.machine.execute import execute
 from isim.machine.program import program_of
 from isim.machine.resources import resources_of
 from isim.plan.compile import compile_plan
 from isim.plan.profile import target_only_profile
-from isim.record.execution import Admit, ExecutionDigest, Start, Submit, Terminal
+from isim.record.execution import (
+    STEPS_A_RECORD,
+    Admit,
+    AnyExecutionRecord,
+    ExecutionDigest,
+    ExecutionEnd,
+    Plan,
+    Start,
+    Steps,
+    Submit,
+    Terminal,
+)
+from isim.record.execution_log import ExecutionLog
 from isim.replay.execution import ExecutionReplay
 from isim.scenario.topology.presets.catalogue import NAMES
 from isim.topology.load import load_target
@@ -66,6 +80,24 @@ def test_the_replay_accepts_what_was_executed(seed: int) -> None:
     assert summary.operations == sum(len(request.program.steps) for request in case.requests)
 
 
+@settings(derandomize=True, max_examples=30, deadline=None)
+@given(SEEDS)
+def test_admitted_one_by_one_as_they_arrive_they_tell_the_same(seed: int) -> None:
+    case = random_case(seed)
+    expected = records_of(case.machine, case.requests)
+    told: list[AnyExecutionRecord] = []
+    log = ExecutionLog(case.machine.header, [told.extend])
+    run = ClosedForm(case.machine, log)
+    for request in case.requests:
+        run.advance(request.arrival_ns)
+        run.admit(request)
+    run.drain()
+    end = expected[-1]
+    assert isinstance(end, ExecutionEnd)
+    log.close(msgspec.structs.replace(end))
+    assert told == expected
+
+
 def test_the_cases_are_contended() -> None:
     """Steps wait for lanes and leases, take other lanes than the first, and take no time, often enough to be tested."""
     waits = lanes = rounds = 0
@@ -96,6 +128,23 @@ def test_on_every_preset_processes_and_closed_form_agree(target: str) -> None:
     replay = ExecutionReplay()
     replay.read(records)
     assert replay.finish().unfinished == 0
+
+
+def test_a_long_plan_is_told_in_pieces_and_each_step_once() -> None:
+    topology = load_target("multi-gpu")
+    tokens = STEPS_A_RECORD // 2
+    compiled = compile_plan(topology, target_only_profile(tokens))
+    machine = resources_of(topology)
+    requests = campaign_requests(program_of(compiled.plan, machine), "x", 2, 1000, 1)
+    records = records_of(machine, requests)
+    told = [record for record in records if isinstance(record, Plan | Steps)]
+    assert [len(record.steps) for record in told] == [STEPS_A_RECORD, STEPS_A_RECORD, STEPS_A_RECORD // 2]
+    assert [step.id for record in told for step in record.steps] == [step.id for step in compiled.plan.steps]
+    assert records_of(machine, requests, processes=True) == records
+    replay, collector = ExecutionReplay(), ExecutionCollector()
+    replay.read(records)
+    collector.read(records)
+    assert replay.finish().operations == len(collector.operations) == 2 * len(compiled.plan.steps)
 
 
 def test_shuffled_processes_have_one_digest() -> None:

@@ -18,6 +18,7 @@ from isim.plan.types import Collective, CollectiveAlgorithm, Compute, FrozenPlan
 from isim.record.errors import CausalityError
 from isim.record.execution import AnyExecutionRecord, Submit
 from isim.record.execution_log import ExecutionLog
+from isim.replay.execution import ExecutionReplay
 from isim.topology.index import Topology
 
 
@@ -267,6 +268,16 @@ def test_it_streams() -> None:
     expected = records_of(where, both)
     log.close(expected[-1])  # type: ignore[arg-type]
     assert told == expected
+
+
+def test_nothing_asked_for_is_a_log_of_two_records() -> None:
+    where = machine()
+    told = records_of(where, [])
+    assert [type(record).__name__ for record in told] == ["Machine", "ExecutionEnd"]
+    assert records_of(where, [], processes=True) == told
+    replay = ExecutionReplay()
+    replay.read(told)
+    assert replay.finish().executions == 0
 
 
 # ---- refusals

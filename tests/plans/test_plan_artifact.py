@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ruamel.yaml import YAML
 from toy_machine import ring
 
 from isim.cli.execution import Wishes, executed
@@ -63,6 +65,31 @@ def test_presets_go_to_a_file_and_back(name: str, tmp_path: Path) -> None:
     plan = compile_plan(topology, target_only_profile(3)).plan
     (tmp_path / "plan.json").write_text(plan_artifact(topology, plan)[1])
     assert load_artifact(tmp_path / "plan.json").plan == plan
+
+
+def test_yaml_is_read_as_strictly() -> None:
+    def as_yaml(value: dict[str, Any]) -> bytes:
+        buffer = StringIO()
+        YAML(typ="safe", pure=True).dump(value, buffer)
+        return buffer.getvalue().encode()
+
+    assert read_artifact(as_yaml(content()), "plan.yaml").plan == PLAN
+    late = signed(changed(lambda value: value["plan"].update(topologyEpoch=9)))
+    with pytest.raises(ScenarioError, match=r"plan.yaml:\d+:\d+: plan.topologyEpoch: .* \[topology_epoch\]"):
+        read_artifact(as_yaml(late), "plan.yaml")
+    infinite = changed(
+        lambda value: value["scenario"]["calibration"]["coefficients"].append(
+            {
+                "id": "c",
+                "value": float("inf"),
+                "measuredAt": "2026-01-01",
+                "softwareStack": "s",
+                "provenance": {"confidence": "calibrated", "source": "s"},
+            }
+        )
+    )
+    with pytest.raises(ScenarioError, match="expected finite numbers"):
+        read_artifact(as_yaml(infinite), "plan.yaml")
 
 
 def changed(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:

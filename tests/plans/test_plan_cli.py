@@ -144,7 +144,7 @@ def test_what_is_wrong_ends_with_2_and_a_sentence(work: str, tmp_path: Path, cap
         (["topology", "run", "multi-gpu-ring-1", work], "expected 2 to 64"),
         (["topology", "run", "mutli-gpu", work], 'did you mean "multi-gpu"'),
         (["topology", "run", "multi-gpu", "nowhere.yaml"], "expected a topology workload, found none"),
-        (["plan", "run", work], "expected JSON"),
+        (["plan", "run", work], "target_only: expected one of the keys kind, revision"),
         (["plan", "run", str(tampered)], "planFingerprint: expected fnv1a32:"),
         (["topology", "compare", "multi-gpu", "nowhere.yaml"], "expected a topology workload, found none"),
     ]:

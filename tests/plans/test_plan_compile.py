@@ -13,14 +13,14 @@ from toy_machine import accelerator, allocation, degrees, link, machine, placeme
 from isim.machine.execute import execute_plan
 from isim.model.spec import Confidence
 from isim.plan.buffers import Buffers
-from isim.plan.compile import CompiledPlan, compile_plan
+from isim.plan.compile import CompiledPlan, compile_checked, compile_plan
 from isim.plan.errors import CompileError
 from isim.plan.hazards import Hazards
 from isim.plan.owners import ExpertPlacement, PlacementStrategy
 from isim.plan.profile import Profile, Unit, target_only_profile
 from isim.plan.types import Collective, CollectiveAlgorithm, Compute, PlanStep, Transfer
 from isim.plan.validate import validate_plan
-from isim.scenario.topology.types import Capability, DeviceKind, Parallelism, Purpose, TopologyScenario
+from isim.scenario.topology.types import Capability, DeviceKind, Parallelism, Purpose, Rank, TopologyScenario
 from isim.topology.index import Topology
 from isim.topology.load import load_target
 from isim.topology.validate import validate_topology
@@ -79,6 +79,21 @@ def test_a_wider_unit_is_one_launch_of_more_work() -> None:
     assert [step.operation.duration_ns for step in found.plan.steps] == [120_000 + 5 * 28_000, 120_000 + 5 * 38_000]
     assert found.profile.committed_tokens == 2
     assert found.confidence is Confidence.HEURISTIC
+
+
+def longest_chain_ns(steps: tuple[PlanStep, ...]) -> int:
+    """How long the plan takes on a machine without limits: the longest way through what waits for what."""
+    done: dict[int, int] = {}
+    for step in steps:
+        done[step.id] = max((done[other] for other in step.dependencies), default=0) + step.operation.duration_ns
+    return max(done.values())
+
+
+@pytest.mark.parametrize("name", ["gpu-npu", "multi-gpu-ring-7", "small-lan-4-advanced-tcp", "rtx-5090-desktop"])
+def test_a_token_after_the_other_there_is_nothing_to_wait_for_but_dependencies(name: str) -> None:
+    topology = load_target(name)
+    plan = compiled(topology, UNITS).plan
+    assert execute_plan(topology, plan).completed_ns == longest_chain_ns(plan.steps)
 
 
 # ---- hazards
@@ -183,6 +198,8 @@ def test_pipeline_of_tensor_groups() -> None:
     assert steps[11].dependencies == (8, 10)
     assert steps[12].dependencies[0] == 11
     assert steps[5].operation == Transfer(link_id="a0>b0", duration_ns=100 + up(1 << 20, 100))
+    whole = compiled(Topology(scenario), UNITS).plan
+    assert execute_plan(Topology(scenario), whole).completed_ns == longest_chain_ns(whole.steps)
 
 
 def test_an_activation_goes_hop_by_hop_through_buffers_on_its_way() -> None:
@@ -259,6 +276,12 @@ def stray() -> TopologyScenario:
 
 
 REFUSED: list[tuple[str, TopologyScenario, Profile, str]] = [
+    (
+        "too large to hold",
+        REPLACE(ring(2), execution=REPLACE(ring(2).execution, max_events=1 << 53)),
+        target_only_profile(400_001),
+        "at most 2000000 steps, found 2000005",
+    ),
     ("no work", ring(2), Profile(id="none", units=()), "at least one unit"),
     ("replicas", two_by_two(degrees(tensor=2, data=2)), UNITS, "data parallelism of 2"),
     ("experts apart", two_by_two(degrees(tensor=2, expert=2)), UNITS, "expert parallelism of 2"),
@@ -313,6 +336,26 @@ def test_what_cannot_be_compiled_is_refused(scenario: TopologyScenario, profile:
         compile_plan(Topology(scenario), profile)
     assert message in str(refusal.value)
     assert refusal.value.exit_code == 2
+
+
+def test_a_plan_that_its_scenario_cannot_hold_is_refused() -> None:
+    """A member without the capability: the scenario is valid, since its placements do not ask for it."""
+    scenario = ring(2)
+    devices = (REPLACE(scenario.devices[0], capabilities=(Capability.ATTENTION, Capability.FFN)), scenario.devices[1])
+    weak = REPLACE(scenario, devices=devices)
+    assert validate_topology(weak) == []
+    with pytest.raises(CompileError, match=r"that can do a collective, found g0 \[missing_capability\]"):
+        compile_checked(Topology(weak), UNITS)
+    assert compile_checked(Topology(scenario), UNITS) == compile_plan(Topology(scenario), UNITS)
+
+
+def test_a_device_takes_part_under_the_rank_of_its_group() -> None:
+    """A device may have another rank in another group, be it the first."""
+    scenario = ring(2)
+    other = REPLACE(scenario.groups[0], id="a", ordered_ranks=(Rank(rank_id="alone", device_id="g1"),))
+    topology = Topology(REPLACE(scenario, groups=(other, *scenario.groups)))
+    assert validate_topology(topology.scenario) == []
+    assert compiled(topology, UNITS).plan.steps == compiled(Topology(scenario), UNITS).plan.steps
 
 
 def test_as_many_steps_as_events_are_allowed() -> None:

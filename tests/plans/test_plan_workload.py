@@ -10,6 +10,8 @@ from isim.plan.profile import Unit
 from isim.plan.workload import SCHEMA, Campaign, Workload, load_workload, read_workload
 from isim.scenario.errors import ScenarioError
 
+SHIPPED = Path(__file__).parents[2] / "scenarios" / "plans"
+
 
 def read(text: str) -> Workload:
     return read_workload(text.encode(), "w.yaml")
@@ -64,3 +66,8 @@ def test_what_is_refused(text: str, said: str) -> None:
 def test_a_file_that_is_not_there() -> None:
     with pytest.raises(ScenarioError, match="expected a topology workload, found none"):
         load_workload("/nowhere/w.yaml")
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.yaml")), ids=lambda path: path.name)
+def test_shipped_workloads_are_valid(path: Path) -> None:
+    assert load_workload(path).profile().units

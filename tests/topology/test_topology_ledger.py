@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain import change, complaints, plain
 
-from isim.scenario.topology.presets.catalogue import LANS, NAMES, topology_preset
+from isim.scenario.topology.presets.catalogue import LANS, NAMES, ring_topology, topology_preset
 from isim.scenario.topology.types import DeviceGovernor, DeviceKind, HostGovernor, Purpose, TopologyScenario
 from isim.topology.governors import governors_of
 from isim.topology.index import Topology
@@ -49,6 +49,13 @@ def test_presets_hold_and_every_byte_is_somewhere(name: str) -> None:
         assert sum(ledger.by_purpose(row.domain_id).values()) == row.reserved_bytes
         assert row.capacity_bytes == topology.domains[row.domain_id].resource_limit_bytes
         assert row.physical_capacity_bytes == topology.domains[row.domain_id].capacity_bytes
+
+
+def test_rings_of_every_size_hold() -> None:
+    for ranks in range(2, 65):
+        scenario = ring_topology(ranks)
+        assert validate_topology(scenario) == []
+        assert len(scenario.groups[0].ordered_ranks) == ranks
 
 
 def test_a_ledger_by_hand() -> None:

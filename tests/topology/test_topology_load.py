@@ -16,11 +16,12 @@ from isim.plan.compile import compile_plan
 from isim.plan.profile import target_only_profile
 from isim.record.errors import IsimError
 from isim.scenario.errors import ScenarioError
-from isim.scenario.topology.presets.catalogue import ring_topology, topology_preset
-from isim.scenario.topology.presets.lan import PresetError
-from isim.scenario.topology.types import AllocationClass
+from isim.scenario.topology.presets.catalogue import ring_topology, small_lan_topology, topology_preset
+from isim.scenario.topology.presets.lan import LanOptions, PresetError, configure_small_lan
+from isim.scenario.topology.types import AllocationClass, LinkKind, Transport
 from isim.topology.issues import IssueCode
 from isim.topology.load import load_target, load_topology, read_topology
+from isim.topology.validate import validate_topology
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios" / "topologies"
 GIVEN = Path(__file__).parents[2].parent / "shared" / "reference" / "cases"
@@ -198,3 +199,39 @@ def test_the_recorded_file_with_many_issues_shows_them_all() -> None:
     said = {(str(each.code), each.path) for each in found}
     assert planted <= said
     assert {code for code, _ in said - planted} == {"asymmetric_access", "governor_device", "inaccessible_allocation"}
+
+
+# ---- the builder of small networks
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        LanOptions(transport=Transport.GPUDIRECT_RDMA),
+        LanOptions(link_kind=LinkKind.NVLINK),
+        LanOptions(nic_concurrency_lanes=0),
+        LanOptions(fabric_concurrency_lanes=0),
+        LanOptions(link_bandwidth_bytes_per_sec=0),
+        LanOptions(link_latency_ns=-1),
+    ],
+)
+def test_a_network_that_cannot_be_is_not_built(options: LanOptions) -> None:
+    with pytest.raises(PresetError, match="expected"):
+        small_lan_topology(2, options)
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 4])
+@pytest.mark.parametrize("kind", [LinkKind.ETHERNET, LinkKind.INFINIBAND])
+@pytest.mark.parametrize("transport", [None, *Transport])
+def test_every_network_that_can_be_built_holds(nodes: int, kind: LinkKind, transport: Transport | None) -> None:
+    options = LanOptions(advanced=True, link_kind=kind, transport=transport, link_latency_ns=0, fabric_latency_ns=0)
+    scenario = small_lan_topology(nodes, options)
+    assert validate_topology(scenario) == []
+    again = configure_small_lan(scenario, LanOptions())
+    assert len([link for link in again.links if link.kind == "ethernet"]) == nodes * (nodes - 1)
+
+
+def test_a_small_network_needs_nodes_of_one_host_and_one_device_memory() -> None:
+    for name in ("multi-gpu", "cpu-only", "unified-memory"):
+        with pytest.raises(PresetError, match="small LAN"):
+            configure_small_lan(load_target(name).scenario, LanOptions())

@@ -18,7 +18,9 @@ from plain import plain
 
 from isim.scenario.topology.presets.catalogue import ring_topology, topology_preset
 from isim.scenario.topology.types import Link, TopologyScenario
+from isim.topology.check_placements import check_transfers
 from isim.topology.index import Topology, transfer_ns
+from isim.topology.issues import Findings, IssueCode
 from isim.topology.routes import RouteError, Router
 
 SAFE_MAX = (1 << 53) - 1
@@ -229,6 +231,29 @@ def test_a_search_without_end_is_given_up() -> None:
     assert route is not None and len(route.link_ids) == 2 * stages
     with pytest.raises(RouteError, match="m0 to out"):
         router.route("m0", "out", 1, pinned=True)
+
+
+def test_transfers_are_judged_by_the_route_that_execution_takes() -> None:
+    """Two ways through pinned memory, the shorter one over a slow NIC: staging counts on the other way only."""
+    resources = [{"id": "nic", "bandwidthBytesPerSec": 10**6, "latencyNs": 0}]
+    domains = [{"id": name, "allocationClasses": ["pageable", "pinned"]} for name in ("s", "near", "far", "t")]
+    ends = [("s", "near", 1, ["nic"]), ("near", "t", 1, []), ("s", "far", 50, []), ("far", "t", 50, [])]
+    links = [
+        {"id": f"{a}-{b}", "sourceDomainId": a, "targetDomainId": b, "latencyNs": time, "networkResourceIds": over}
+        for a, b, time, over in ends
+    ]
+    for place, codes in (("far", []), ("near", [IssueCode.INVALID_STAGING])):
+        scenario = msgspec.to_builtins(network(domains, links, resources).scenario)
+        scenario["transfers"] = [
+            {"id": "x", "sourceDomainId": "s", "targetDomainId": "t", "bytes": 10**6, "requiresPinnedStaging": True,
+             "stagingAllocationIds": ["staging-0"]}
+        ]  # fmt: skip
+        (staging,) = [it for it in scenario["placements"][0]["allocations"] if it["purpose"] == "staging"]
+        staging["domainId"] = place
+        topology = Topology(msgspec.convert(scenario, TopologyScenario))
+        found = Findings()
+        check_transfers(topology, Router(topology), found)
+        assert [issue.code for issue in found.issues] == codes
 
 
 # ---- curves

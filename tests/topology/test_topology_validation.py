@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from plain import at, change, complaints, plain, text_of
 
+from isim.scenario.errors import ScenarioError
 from isim.topology.issues import MEANINGS, OWN_CODES, IssueCode, known
 from isim.topology.issues import Issue as Found
 from isim.topology.load import read_topology
@@ -276,6 +277,17 @@ def test_all_faults_at_once_each_on_its_line() -> None:
     assert [each.place for each in found] == sorted(each.place for each in found)
 
 
+def test_the_device_of_a_draft_model_is_no_participant() -> None:
+    """A draft model of its own on the CPU of a machine whose GPU serves the target."""
+    value = plain("single-gpu-cpu")
+    value["devices"][0]["capabilities"] += ["attention", "ffn", "draft"]
+    draft = {"partitionId": "draft", "deviceId": "node0:cpu0", "requiredCapabilities": ["attention", "ffn", "draft"]}
+    value["placements"].append({**draft, "allocations": []})
+    assert complaints(value) == []
+    value["placements"][-1]["requiredCapabilities"].pop()
+    assert [each.code for each in complaints(value)] == [C.PARALLELISM_PARTICIPANTS]
+
+
 def test_what_hangs_on_a_broken_value_is_not_judged() -> None:
     """A memory whose kind cannot be read says nothing wrong about governors, classes, transports or staging."""
     value = plain(MULTI)
@@ -305,6 +317,23 @@ def test_yaml_and_json_say_the_same(name: str) -> None:
     as_json = read_topology(text_of(value).encode(), "a.json")
     as_yaml = read_topology(yaml_of(value).encode(), "a.yaml")
     assert as_json.scenario == as_yaml.scenario
+
+
+def test_json_is_read_as_yaml_reads_it() -> None:
+    """The same complaints from the quick reader of JSON and, behind a comment, from that of YAML, one line later."""
+    for code, preset, _, fault in ALONE[::10]:
+        value = plain(preset)
+        fault(value)
+        quick = complaints(value)
+        with pytest.raises(ScenarioError) as caught:
+            read_topology(f"# {code}\n{text_of(value)}".encode(), "t.json")
+        slow = caught.value.complaints
+        assert [(each.path, each.message, each.code) for each in slow] == [
+            (each.path, each.message, each.code) for each in quick
+        ]
+        assert [(each.place.line - 1, each.place.column) for each in slow] == [
+            (each.place.line, each.place.column) for each in quick
+        ]
 
 
 def yaml_of(value: Any, depth: int = 0) -> str:

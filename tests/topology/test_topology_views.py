@@ -9,6 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from isim.cli.kinds import FileKind, kind_of
 from isim.cli.main import main
 from isim.report.topology import render_topology
 from isim.scenario.topology.presets.catalogue import NAMES, topology_preset
@@ -114,3 +115,41 @@ def test_overrides_are_for_run_files(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["scenario", "cpu-only", "--out", str(file)]) == 0
     assert main(["validate", str(file), "--set", "id=x"]) == 2
     assert "run file for --set" in capsys.readouterr().err
+
+
+def test_aliases_are_shown_as_charged_once() -> None:
+    file = Path(__file__).parents[2] / "scenarios" / "topologies" / "overflow-to-mac.yaml"
+    text = section(render_topology(load_topology(file), width=WIDTH), "Aliases")
+    assert re.search(r"mac-workspace +mac-logits +256 MiB +charged once", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("schemaVersion: 5\nid: x\n", FileKind.TOPOLOGY),
+        ("# a comment\n'schemaVersion' : 4\n", FileKind.TOPOLOGY),
+        ('{"id": 1, "memoryDomains": []}', FileKind.TOPOLOGY),
+        ('{"kind": "x", "planContractRevision": 5, "scenario": {"schemaVersion": 5}}', FileKind.PLAN),
+        ("target_only:\n  token_count: 3\n", FileKind.WORKLOAD),
+        ("schema: isim/topology-workload\n", FileKind.WORKLOAD),
+        ("{target_only: {token_count: 3}}", FileKind.WORKLOAD),
+        ("schema_version: 1\nname: x\n", FileKind.RUN),
+        ("other:\n  schemaVersion: 5\n", FileKind.RUN),
+        ("", FileKind.RUN),
+        ("{", FileKind.RUN),
+        ("[" * 100_000, FileKind.RUN),
+        ("\ufeffschemaVersion: 5\n", FileKind.TOPOLOGY),
+    ],
+)  # fmt: skip
+def test_a_key_at_the_top_says_what_a_file_is(text: str, kind: FileKind, tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_text(text, encoding="utf-8")
+    assert kind_of(str(file)) is kind
+
+
+def test_what_cannot_be_read_is_left_to_the_reader_of_run_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert kind_of(str(tmp_path)) is kind_of("\0") is FileKind.RUN
+    assert main(["validate", str(tmp_path / "none")]) == 2
+    assert "expected a run file" in capsys.readouterr().err

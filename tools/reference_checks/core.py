@@ -20,15 +20,15 @@ _TOKENS = 8
 # ---- the event loop
 
 
-class _Loop:
+class EventLoop:
     """The reference's interface over the kernel: it only numbers and counts.
 
     Its handler, as the record shows, schedules `f` at 5 ns and `g` at the present when it meets `d`. A cancelled event
     counts as pending until its time is reached, and as skipped then; the clock stays at the last event.
     """
 
-    def __init__(self) -> None:
-        self.kernel = Kernel()
+    def __init__(self, shuffle_seed: int | None = None) -> None:
+        self.kernel = Kernel(shuffle_seed=shuffle_seed)
         self.log: list[dict[str, Any]] = []
         self._sequence = 0
         self._waiting: dict[int, int] = {}
@@ -70,7 +70,7 @@ class _Loop:
 
 
 def _event_loop(case: Case) -> Verdict:
-    asked, loop = case.input_json(), _Loop()
+    asked, loop = case.input_json(), EventLoop()
     found: dict[str, Any] = {
         "ids": [loop.schedule_at(time_ns, payload) for time_ns, payload in asked["schedule"]],
         "cancels": [loop.cancel(number) for number in asked["cancel"]],
@@ -99,14 +99,14 @@ def _acceptance(case: Case) -> Verdict:
     """How many of eight drafted tokens are accepted in a row, at probabilities 0.9, 0.8, 0.7, 0.6, then 0.5."""
     asked = case.input_json()
     found = [
-        {"seed": seed, "stream": stream, "accepted": [_accepted(seed, stream, at) for at in asked["coords"]]}
+        {"seed": seed, "stream": stream, "accepted": [accepted(seed, stream, at) for at in asked["coords"]]}
         for seed in asked["seeds"]
         for stream in asked["streams"]
     ]
     return Compared(case.expected, found)
 
 
-def _accepted(seed: int, stream: str, coordinate: int) -> int:
+def accepted(seed: int, stream: str, coordinate: int) -> int:
     for position in range(_TOKENS):
         if acceptance_unit(seed, stream, coordinate, position) >= max(0.5, 0.9 - 0.1 * position):
             return position

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from isim.record.execution import CollectiveFact
-from isim.replay.execution.plan import Steps
+from isim.replay.execution.plan import Checked
 
 
 class Run:
@@ -13,7 +13,7 @@ class Run:
 
     __slots__ = ("admission", "ends_ns", "left", "name", "needs", "steps", "submitted")
 
-    def __init__(self, name: str, admission: int, steps: Steps) -> None:
+    def __init__(self, name: str, admission: int, steps: Checked) -> None:
         self.name = name
         self.admission = admission
         self.steps = steps

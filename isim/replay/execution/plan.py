@@ -12,33 +12,33 @@ from isim.replay.rules import Mismatch
 _CONTRACT_REVISION = 5
 
 
-class Steps:
+class Checked:
     """A plan that was checked. Steps go by their place; `holds`, `reads` and `writes` are resources and physical
     allocations, `followers` who waits for a step, `operations` how many each communicator has in the plan."""
 
-    def __init__(self, plan: Plan, facts: Facts) -> None:
-        self.facts = plan.steps
-        self.place = {step.id: place for place, step in enumerate(plan.steps)}
-        _check_plan(plan, facts, self.place)
-        self.needs = [len({*step.dependencies}) for step in plan.steps]
-        self.followers: list[list[int]] = [[] for _ in plan.steps]
-        for place, step in enumerate(plan.steps):
+    def __init__(self, plan: Plan, steps: tuple[StepFact, ...], facts: Facts) -> None:
+        self.facts = steps
+        self.place = {step.id: place for place, step in enumerate(steps)}
+        _check_plan(plan, steps, facts, self.place)
+        self.needs = [len({*step.dependencies}) for step in steps]
+        self.followers: list[list[int]] = [[] for _ in steps]
+        for place, step in enumerate(steps):
             for dependency in dict.fromkeys(step.dependencies):
                 self.followers[self.place[dependency]].append(place)
         self._check_order()
         roots = facts.roots
-        self.holds = [tuple(facts.resources(step.operation)) for step in plan.steps]
-        self.writes = [tuple(dict.fromkeys(roots.get(name, name) for name in step.writes)) for step in plan.steps]
+        self.holds = [tuple(facts.resources(step.operation)) for step in steps]
+        self.writes = [tuple(dict.fromkeys(roots.get(name, name) for name in step.writes)) for step in steps]
         self.reads = [
             tuple(dict.fromkeys(root for name in step.reads if (root := roots.get(name, name)) not in written))
-            for step, written in zip(plan.steps, self.writes, strict=True)
+            for step, written in zip(steps, self.writes, strict=True)
         ]
         self.operations: dict[str, int] = {}
-        for step in plan.steps:
+        for step in steps:
             if isinstance(step.operation, CollectiveFact):
                 group = step.operation.group
                 self.operations[group] = self.operations.get(group, 0) + 1
-        self.ranks = sorted({rank for step in plan.steps for rank in step.participants})
+        self.ranks = sorted({rank for step in steps for rank in step.participants})
 
     def _check_order(self) -> None:
         """Peel off what waits for nothing; a circle is left."""
@@ -54,18 +54,18 @@ class Steps:
             _wrong(self.facts[stuck], "no circle of dependencies", "one that it is part of, or behind")
 
 
-def _check_plan(plan: Plan, facts: Facts, places: dict[int, int]) -> None:
-    digest = plan_digest(plan.id, plan.contract_revision, plan.topology_epoch, plan.steps)
+def _check_plan(plan: Plan, steps: tuple[StepFact, ...], facts: Facts, places: dict[int, int]) -> None:
+    digest = plan_digest(plan.id, plan.contract_revision, plan.topology_epoch, steps)
     if plan.digest != digest:
         raise Mismatch(ExecutionRule.PLAN_DIGEST, digest, plan.digest)
     found = (plan.contract_revision, plan.topology_epoch)
     if found != (_CONTRACT_REVISION, facts.epoch):
         expected = f"contract revision {_CONTRACT_REVISION} and topology epoch {facts.epoch}"
         raise Mismatch(ExecutionRule.PLAN, expected, f"revision {found[0]} and epoch {found[1]}")
-    if not plan.steps or len(places) < len(plan.steps):
-        raise Mismatch(ExecutionRule.PLAN, "steps, each with an id of its own", f"{len(places)} of {len(plan.steps)}")
+    if not steps or len(places) < len(steps):
+        raise Mismatch(ExecutionRule.PLAN, "steps, each with an id of its own", f"{len(places)} of {len(steps)}")
     sequences: dict[str, list[int]] = {}
-    for step in plan.steps:
+    for step in steps:
         _check_step(step, facts, places)
         if isinstance(step.operation, CollectiveFact):
             sequences.setdefault(step.operation.group, []).append(step.operation.comm_sequence)

@@ -30,13 +30,15 @@ from isim.record.execution import (
     RankTerminal,
     Release,
     Start,
+    StepFact,
+    Steps,
     Submit,
     Terminal,
 )
 from isim.replay.execution.future import Future, Moment
 from isim.replay.execution.line import Line, Run
 from isim.replay.execution.machine import Facts
-from isim.replay.execution.plan import Steps
+from isim.replay.execution.plan import Checked
 from isim.replay.execution.rules import ExecutionRule, ExecutionViolation
 from isim.replay.rules import Mismatch
 
@@ -74,18 +76,22 @@ class ExecutionReplay:
         self._rank = -1
         self._due: list[_Due] = []
         self._line = Line()
-        self._plans: dict[str, Steps] = {}
+        self._plans: dict[str, Checked] = {}
         self._runs: dict[str, Run] = {}
         self._by_admission: dict[int, Run] = {}
         self._flying: dict[int, tuple[Run, int]] = {}
         self._over: list[tuple[int, Run]] = []
         self._untold = ""
+        self._told_plan: Plan | None = None
+        self._told_steps: list[StepFact] = []
+        self._steps_left = 0
         self._submitted = 0
         self._events = 0
         self._completed_ns = 0
         self._ended = False
         self._checks: dict[type[AnyExecutionRecord], Callable[..., None]] = {
             Plan: self._plan,
+            Steps: self._steps,
             Admit: self._admit,
             Release: self._release,
             Submit: self._submit,
@@ -135,8 +141,9 @@ class ExecutionReplay:
             raise Mismatch(ExecutionRule.ENVELOPE, f"a time from {now_ns} ns", f"{time_ns} ns")
         same = time_ns == now_ns and rank >= self._rank
         next_round = now_round + 1 if time_ns == now_ns and not same else 0
-        if self._untold and not (same and isinstance(record, Admit)):
-            raise Mismatch(ExecutionRule.PLAN_DIGEST, f"an execution of plan {self._untold} that was told", "none")
+        if self._untold and not (same and isinstance(record, Steps if self._steps_left else Admit)):
+            expected = "the rest of its steps" if self._steps_left else "an execution of it"
+            raise Mismatch(ExecutionRule.PLAN_DIGEST, f"{expected} after plan {self._untold}", "another record")
         self._nothing_left(rank if same else _AFTER_ALL)
         if same:
             self._rank = rank
@@ -184,8 +191,25 @@ class ExecutionReplay:
     def _plan(self, plan: Plan) -> None:
         if plan.digest in self._plans:
             raise Mismatch(ExecutionRule.PLAN_DIGEST, "a plan that was not told yet", plan.digest)
-        self._plans[plan.digest] = Steps(plan, self._facts)
+        self._told_plan, self._told_steps, self._steps_left = plan, list(plan.steps), plan.more
         self._untold = plan.digest
+        self._check_plan()
+
+    def _steps(self, steps: Steps) -> None:
+        told = (steps.first, len(steps.steps))
+        if told[0] != len(self._told_steps) or not 1 <= told[1] <= self._steps_left:
+            expected = f"1 to {self._steps_left} steps from place {len(self._told_steps)} on"
+            raise Mismatch(ExecutionRule.PLAN_DIGEST, expected, f"{told[1]} steps from place {told[0]} on")
+        self._told_steps += steps.steps
+        self._steps_left -= told[1]
+        self._check_plan()
+
+    def _check_plan(self) -> None:
+        """Once all of its steps were told."""
+        plan = self._told_plan
+        if plan is not None and not self._steps_left:
+            self._plans[plan.digest] = Checked(plan, tuple(self._told_steps), self._facts)
+            self._told_steps.clear()
 
     def _admit(self, admit: Admit) -> None:
         if self._untold and admit.plan != self._untold:

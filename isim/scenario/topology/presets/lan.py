@@ -68,13 +68,9 @@ def configure_small_lan(scenario: TopologyScenario, options: LanOptions) -> Topo
     direct = transport is Transport.GPUDIRECT_RDMA
     if direct and not options.advanced:
         raise PresetError("expected an advanced network for gpudirect_rdma, found a simple one: it has no NICs")
-    if options.link_kind is LinkKind.ETHERNET and direct:
-        raise PresetError("expected an infiniband link for gpudirect_rdma, found an ethernet one")
+    _check_figures(options)
     nodes = _nodes(scenario)
-    speed = (
-        options.link_bandwidth_bytes_per_sec or bandwidth,
-        latency if options.link_latency_ns is None else options.link_latency_ns,
-    )
+    speed = (_given(options.link_bandwidth_bytes_per_sec, bandwidth), _given(options.link_latency_ns, latency))
     place = {domain.id: domain.node_id for domain in scenario.memory_domains}
     local = [one for one in scenario.links if place[one.source_domain_id] == place[one.target_domain_id]]
     lan: list[Link] = []
@@ -98,6 +94,18 @@ def configure_small_lan(scenario: TopologyScenario, options: LanOptions) -> Topo
             for each in scenario.transfers
         ),
     )
+
+
+def _given(value: int | None, usual: int) -> int:
+    return usual if value is None else value
+
+
+def _check_figures(options: LanOptions) -> None:
+    for field in msgspec.structs.fields(options):
+        value = getattr(options, field.name)
+        least = 0 if field.name.endswith("latency_ns") else 1
+        if type(value) is int and value < least:
+            raise PresetError(f"expected {field.encode_name} of at least {least}, found {value}")
 
 
 def _nodes(scenario: TopologyScenario) -> list[_Node]:
@@ -137,7 +145,7 @@ def _resources(nodes: list[_Node], options: LanOptions, transport: Transport) ->
         kind=ResourceKind.SWITCH,
         bandwidth_bytes_per_sec=options.fabric_bandwidth_bytes_per_sec,
         latency_ns=options.fabric_latency_ns,
-        concurrency_lanes=options.fabric_concurrency_lanes or len(nodes),
+        concurrency_lanes=_given(options.fabric_concurrency_lanes, len(nodes)),
         supported_transports=(transport,),
         direct_memory_domain_ids=(),
         provenance=PROVENANCE,

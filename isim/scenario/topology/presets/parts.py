@@ -26,6 +26,7 @@ from isim.scenario.topology.types import (
     Execution,
     Family,
     Features,
+    Governor,
     Group,
     HostGovernor,
     Link,
@@ -116,58 +117,50 @@ def scenario_of(base: Base) -> TopologyScenario:
     )
 
 
-def host_memory(node: str, size: Size, accessible_by: Iterable[str]) -> MemoryDomain:
+_FORMS = {
+    DomainKind.HOST: (100, (AllocationClass.PAGEABLE, AllocationClass.PINNED)),
+    DomainKind.UNIFIED: (80, (AllocationClass.UNIFIED,)),
+    DomainKind.DEVICE: (80, (AllocationClass.DEVICE,)),
+    DomainKind.STORAGE: (50_000, (AllocationClass.STORAGE,)),
+}
+"""Latency in ns and allocation classes of the memories of each kind."""
+
+
+def memory(
+    place: tuple[str, str], kind: DomainKind, size: Size, owner: Governor, members: Iterable[str]
+) -> MemoryDomain:
+    """A memory of that kind; `place` is its id and its node, `members` are the devices that reach it."""
+    latency_ns, classes = _FORMS[kind]
     return MemoryDomain(
-        id=f"{node}:host",
-        node_id=node,
-        kind=DomainKind.HOST,
+        id=place[0],
+        node_id=place[1],
+        kind=kind,
         capacity_bytes=size.capacity_bytes,
         resource_limit_bytes=size.limit_bytes or size.capacity_bytes,
         bandwidth_bytes_per_sec=size.bandwidth_bytes_per_sec,
-        latency_ns=100,
-        coherent=False,
-        allocation_classes=(AllocationClass.PAGEABLE, AllocationClass.PINNED),
-        accessible_by=tuple(accessible_by),
-        governor=HostGovernor(node_id=node),
+        latency_ns=latency_ns,
+        coherent=kind is DomainKind.UNIFIED,
+        allocation_classes=classes,
+        accessible_by=tuple(members),
+        governor=owner,
         provenance=PROVENANCE,
     )
 
 
-def unified_memory(node: str, size: Size, accessible_by: Iterable[str]) -> MemoryDomain:
-    return MemoryDomain(
-        id=f"{node}:unified",
-        node_id=node,
-        kind=DomainKind.UNIFIED,
-        capacity_bytes=size.capacity_bytes,
-        resource_limit_bytes=size.limit_bytes or size.capacity_bytes,
-        bandwidth_bytes_per_sec=size.bandwidth_bytes_per_sec,
-        latency_ns=80,
-        coherent=True,
-        allocation_classes=(AllocationClass.UNIFIED,),
-        accessible_by=tuple(accessible_by),
-        governor=HostGovernor(node_id=node),
-        provenance=PROVENANCE,
-    )
+def host_memory(node: str, size: Size, members: Iterable[str]) -> MemoryDomain:
+    return memory((f"{node}:host", node), DomainKind.HOST, size, HostGovernor(node_id=node), members)
+
+
+def unified_memory(node: str, size: Size, members: Iterable[str]) -> MemoryDomain:
+    return memory((f"{node}:unified", node), DomainKind.UNIFIED, size, HostGovernor(node_id=node), members)
 
 
 def device_memory(node: str, chip: Chip) -> MemoryDomain:
     """The chip's own memory; the chip has one."""
     assert chip.size is not None
     device = f"{node}:{chip.name}"
-    return MemoryDomain(
-        id=f"{device}:{chip.memory}",
-        node_id=node,
-        kind=DomainKind.DEVICE,
-        capacity_bytes=chip.size.capacity_bytes,
-        resource_limit_bytes=chip.size.limit_bytes or chip.size.capacity_bytes,
-        bandwidth_bytes_per_sec=chip.size.bandwidth_bytes_per_sec,
-        latency_ns=80,
-        coherent=False,
-        allocation_classes=(AllocationClass.DEVICE,),
-        accessible_by=(device,),
-        governor=DeviceGovernor(device_id=device),
-        provenance=PROVENANCE,
-    )
+    place = (f"{device}:{chip.memory}", node)
+    return memory(place, DomainKind.DEVICE, chip.size, DeviceGovernor(device_id=device), (device,))
 
 
 def cpu(node: str, memory: str, capabilities: tuple[Capability, ...], name: str = "cpu0") -> Device:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from isim.scenario.topology.presets.parts import FFN, GIB, GIGA, PROVENANCE, Base, allocation, link, placement
+from isim.scenario.topology.presets.parts import FFN, GIB, GIGA, Base, Size, allocation, link, memory, placement
 from isim.scenario.topology.types import (
     AllocationClass,
     Device,
@@ -59,20 +59,8 @@ def with_tiers(base: Base, storage_bytes: Mapping[str, int] | None = None) -> Ba
 
 
 def _storage(cpu: Device, size_bytes: int) -> MemoryDomain:
-    return MemoryDomain(
-        id=f"{cpu.node_id}:storage",
-        node_id=cpu.node_id,
-        kind=DomainKind.STORAGE,
-        capacity_bytes=size_bytes,
-        resource_limit_bytes=size_bytes,
-        bandwidth_bytes_per_sec=_SPEED[0],
-        latency_ns=_SPEED[1],
-        coherent=False,
-        allocation_classes=(AllocationClass.STORAGE,),
-        accessible_by=(cpu.id,),
-        governor=NoGovernor(),
-        provenance=PROVENANCE,
-    )
+    place = (f"{cpu.node_id}:storage", cpu.node_id)
+    return memory(place, DomainKind.STORAGE, Size(size_bytes, _SPEED[0]), NoGovernor(), (cpu.id,))
 
 
 def _reaching_storage(device: Device) -> Device:
