@@ -77,7 +77,7 @@ def test_one_digest_with_and_without_numpy_and_its_vector_instructions() -> None
     )
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
-    assert sum(line.startswith("1 scenarios, numpy none, hash seed ") for line in lines) == 2
+    assert sum(line.startswith("1 scenario, numpy none, hash seed ") for line in lines) == 2
     assert sum(line.endswith("the same digests") for line in lines) == 4
     assert sum("left out, there is no such folder" in line for line in lines) == 1
 
