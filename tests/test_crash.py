@@ -108,12 +108,19 @@ def what_is_left(long: Long, out: Path, capsys: pytest.CaptureFixture[str]) -> s
     return "unfinished"
 
 
+def wait_for(folder: Path, process: subprocess.Popen[bytes]) -> None:
+    while not folder.exists() and process.poll() is None:
+        time.sleep(0.005)
+
+
 def killed(long: Long, seeds: range, folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, int]:
     left: dict[str, int] = {}
     for seed in seeds:
         out = folder / f"out {seed}"
         process = long.start(out)
-        time.sleep(random.Random(seed).uniform(0, 1.1) * long.seconds)
+        if seed % 3:  # most moments from when the folder is there; before that there is nothing to spoil
+            wait_for(out.with_name(out.name + ".unfinished"), process)
+        time.sleep(random.Random(seed).uniform(0, 0.8) * long.seconds)
         process.kill()
         process.communicate()
         state = what_is_left(long, out, capsys)
@@ -139,9 +146,7 @@ def interrupted(long: Long, seeds: range, folder: Path, capsys: pytest.CaptureFi
         out = folder / f"out {seed}"
         unfinished = out.with_name(out.name + ".unfinished")
         process = long.start(out)
-        while not unfinished.exists():
-            assert process.poll() is None
-            time.sleep(0.01)
+        wait_for(unfinished, process)
         time.sleep(random.Random(seed).uniform(0, 0.5) * long.seconds)
         began = time.monotonic()
         process.send_signal(signal.SIGINT)
