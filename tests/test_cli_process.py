@@ -122,6 +122,7 @@ def test_an_interrupt_waits_until_an_import_is_whole() -> None:
     """A C extension whose import is cut short may crash later, and an interrupt in a callback of the import is lost."""
     code = (
         "import os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "class Hook:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name == 'isim.model.catalogue':\n"

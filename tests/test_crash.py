@@ -57,7 +57,11 @@ class Long:
         self.records = [record for batch in read_log(self.folder / LOG) for record in batch]
 
     def start(self, out: Path) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(command("run", str(self.file), "--quiet", "--out", str(out)), stderr=subprocess.PIPE)
+        return subprocess.Popen(
+            command("run", str(self.file), "--quiet", "--out", str(out)),
+            stderr=subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # tests may run without one
+        )
 
 
 @pytest.fixture(scope="module")
