@@ -48,8 +48,5 @@ def _indented(value: Any) -> str:
 
 
 def _write(topology: Topology, out: str) -> None:
-    try:
-        with open(out, "x", encoding="utf-8") as file:
-            file.write(_indented(msgspec.to_builtins(topology.scenario)))
-    except OSError as error:
-        raise WriteError(f"{out}: expected a new file that can be written: {os.strerror(error.errno or 0)}") from None
+    with new_file(out) as unfinished, open(unfinished, "w", encoding="utf-8") as file:
+        file.write(_indented(msgspec.to_builtins(topology.scenario)))
