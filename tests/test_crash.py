@@ -204,11 +204,13 @@ def test_no_room(full: str, long: Long, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("room", [0, 5000])
-def test_no_room_for_an_export(room: int, long: Long, tmp_path: Path) -> None:
-    process = without_room(room, "export", str(long.file), "--out", str(tmp_path / "out.csv"))
+@pytest.mark.parametrize("room", [0, 1000])
+@pytest.mark.parametrize("verb", ["export", "scenario"])
+def test_no_room_for_a_file(verb: str, room: int, long: Long, tmp_path: Path) -> None:
+    what = {"export": str(long.file), "scenario": "multi-gpu-ring-8"}[verb]
+    process = without_room(room, verb, what, "--out", str(tmp_path / "out"))
     assert process.returncode == 2
-    assert process.stderr == f"isim: {tmp_path}/out.csv: cannot be written: File too large\n"
+    assert process.stderr == f"isim: {tmp_path}/out: cannot be written: File too large\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -381,3 +381,21 @@ def test_bombs(readers: dict[str, Reader], tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_every_bomb_through_every_reader(readers: dict[str, Reader], tmp_path: Path) -> None:
     defuses(readers, tmp_path, dict.fromkeys(ALL, tuple(BOMBS)))
+
+
+@pytest.mark.parametrize(
+    "verb", [["validate"], ["scenario"], ["plan", "run"], ["topology", "run", "@"], ["campaign", "@"], ["compare", "@"]]
+)
+@pytest.mark.parametrize("make", [fifo, folder, loop, endless, unreadable])
+def test_other_verbs_read_files_only(
+    verb: list[str], make: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if make is unreadable and not Path("/proc/self/mem").exists():
+        pytest.skip("needs /proc/self/mem, a file that cannot be read")
+    assert callable(make)
+    make(tmp_path / "input")
+    names = [str(tmp_path / "input") if word == "@" else word for word in verb]
+    with no_hang(str(names)):
+        assert code_of([*names, str(tmp_path / "input")]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and LOCATED.match(printed.err) and "input" in printed.err
