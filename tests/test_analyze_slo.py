@@ -45,7 +45,7 @@ def test_limits_and_goodput_agree_with_every_token(batch: int) -> None:
         most = {name: middle(list(values.values())) for name, values in told.items()}
         slo = Slo(**{name: Targets(each_ns=limit_ns, p90_ns=limit_ns) for name, limit_ns in most.items()})
         warmup = WarmupRequests(requests=warm_up) if warm_up else None
-        labels = {place: (("even", "odd")[place % 2], None, None) for place in range(len(asked)) if place % 3}
+        labels = {place: (("even", "odd")[place % 2], None, None, None) for place in range(len(asked)) if place % 3}
         result = analysis_of(records, slo=slo, warmup=warmup, labels=labels).result
         assert result.slo is not None
         assert [(limit.latency, limit.limit_ns, limit.kept) for limit in result.slo.limits] == [
@@ -115,7 +115,7 @@ def test_goodput_is_a_rate_over_the_time_after_the_warm_up() -> None:
 def test_the_report_tells_promises_and_classes() -> None:
     ((_, (limits, asked, coefficients), _),) = list(finite_runs(range(1, 2)))
     records = play(limits, as_requests(asked, quoted_ids(asked)), coefficients).records
-    labels = {place: (f"kind\x1b{place % 20}", None, None) for place in range(len(asked))}
+    labels = {place: (f"kind\x1b{place % 20}", None, None, None) for place in range(len(asked))}
     slo = Slo(ttft=Targets(each_ns=10**15, p99_ns=1))
     for unicode in (False, True):
         text = render(analysis_of(records, slo=slo, labels=labels).result, width=80, unicode=unicode)

@@ -116,3 +116,20 @@ def test_closed_streams_are_no_error(run_file: str, closed: str, code: int, tmp_
     assert process.returncode == code
     assert process.stderr == b""
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
+def test_an_interrupt_waits_until_an_import_is_whole() -> None:
+    """A C extension whose import is cut short may crash later, and an interrupt in a callback of the import is lost."""
+    code = (
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "class Hook:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'isim.model.catalogue':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Hook())\n"
+        "from isim.cli.main import main\n"
+        "print(main(['presets']), 'isim.model.catalogue' in sys.modules)\n"
+    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (process.stdout, process.stderr) == ("130 True\n", "isim: interrupted\n")

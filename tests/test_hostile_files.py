@@ -198,7 +198,7 @@ REPEATED = {
     "config.json": ('"hidden_size": 512', '"hidden_size": 512, "hidden_siz\\u0065": 513', "each key once"),
     "generation_config.json": ('"top_p": 0.9', '"top_p": 0.9, "top_p": 1.0', "each key once"),
     "log": ('"seq":1,', '"seq":1,"seq":1,', "each key once"),
-    "result": ('"revision": 1,', '"revision": 1, "revision": 1,', "each key once"),
+    "result": ('"name": "tiny",', '"name": "tiny", "name": "tiny",', "each key once"),
 }
 
 
@@ -381,3 +381,21 @@ def test_bombs(readers: dict[str, Reader], tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_every_bomb_through_every_reader(readers: dict[str, Reader], tmp_path: Path) -> None:
     defuses(readers, tmp_path, dict.fromkeys(ALL, tuple(BOMBS)))
+
+
+@pytest.mark.parametrize(
+    "verb", [["validate"], ["scenario"], ["plan", "run"], ["topology", "run", "@"], ["campaign", "@"], ["compare", "@"]]
+)
+@pytest.mark.parametrize("make", [fifo, folder, loop, endless, unreadable])
+def test_other_verbs_read_files_only(
+    verb: list[str], make: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if make is unreadable and not Path("/proc/self/mem").exists():
+        pytest.skip("needs /proc/self/mem, a file that cannot be read")
+    assert callable(make)
+    make(tmp_path / "input")
+    names = [str(tmp_path / "input") if word == "@" else word for word in verb]
+    with no_hang(str(names)):
+        assert code_of([*names, str(tmp_path / "input")]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and LOCATED.match(printed.err) and "input" in printed.err

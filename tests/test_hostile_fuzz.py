@@ -171,4 +171,4 @@ def test_spoilt_inputs(
 def test_many_spoilt_inputs(
     group: str, readers: dict[str, Reader], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fuzz(group, range(CASES, 20 * CASES), readers, tmp_path, capsys)
+    fuzz(group, range(CASES, 8 * CASES), readers, tmp_path, capsys)

@@ -1,7 +1,7 @@
 """Faults that users of such simulators reported, by their ids: what an engine does. Each case is met as a person would.
 
-Cases that are tested where they belong are not repeated: P13 (workload_labels, workload_own), P15 and P16 (memory), P18
-(gpus_table), P23 (workload_labels), P35 (model_groups), P40 (replicas), P60 (analyze_result). The slow engine, the
+Cases that are tested where they belong are not repeated: P13 (workload_labels, workload_own), P15 and P16 (memory),
+P18 (gpus_table), P23 (workload_labels), P35 (model_groups), P40 (replicas), P60 (analyze_result). The slow engine, the
 oracle of the tests, has P01, P03, P05, P38, P45 and P56 too. Those about numbers are in test_public_numbers.py.
 """
 

@@ -139,7 +139,7 @@ def test_p33_the_first_token_is_queue_and_prefill(cases: Cases) -> None:
     assert latency["queue_ns"]["mean"] > 0
     assert abs(latency["ttft_ns"]["mean"] - latency["queue_ns"]["mean"] - latency["prefill_ns"]["mean"]) <= 1
     assert " prefill " in ran.report and " queue " in ran.report
-    assert ran.result["confidence"] in ("heuristic", "calibrated", "bounded")
+    assert ran.result["confidence"]["latency"] in ("heuristic", "calibrated", "bounded")
 
 
 def test_p46_reasoning_is_output_and_the_first_visible_token_has_a_time_of_its_own(cases: Cases) -> None:

@@ -9,6 +9,8 @@ import json
 import re
 from enum import Enum
 
+from isim.record.files import open_input
+
 
 class FileKind(Enum):
     """A format, and the keys at the top of a file that tell it; the first of these formats that has one is taken."""
@@ -27,9 +29,9 @@ _FLOW_KEY = re.compile(r'"?(\w+)"?\s*:')
 def kind_of(file: str) -> FileKind:
     """The format of a file; a run file where nothing tells, or where it cannot be read."""
     try:
-        with open(file, "rb") as stream:
+        with open_input(file) as stream:
             text = stream.read(_BYTES_MAX).decode("utf-8-sig", "replace")
-    except (OSError, ValueError):
+    except OSError:
         return FileKind.RUN
     keys = _keys(text)
     return next((kind for kind in FileKind if any(key in keys for key in kind.value)), FileKind.RUN)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -27,6 +28,22 @@ INTERRUPTED = 130
 
 Verb = Callable[[argparse.Namespace], int]
 Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+class _Whole:
+    """Used as a context: an interrupt waits until it is left.
+
+    Importing is not made to be interrupted: a C extension whose import is cut short may be left half made and crash
+    later, and an interrupt that lands in a callback of the import system is lost.
+    """
+
+    def __enter__(self) -> None:
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+
+    def __exit__(self, *_: object) -> None:
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -210,93 +227,93 @@ def _set_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from isim.cli.run import run
-
+    with _Whole():
+        from isim.cli.run import run
     return run(arguments)
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    from isim.cli.replay import replay
-
+    with _Whole():
+        from isim.cli.replay import replay
     return replay(arguments.log)
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    from isim.cli.report import report
-
+    with _Whole():
+        from isim.cli.report import report
     return report(arguments.directory, json=arguments.json)
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    from isim.cli.compare import compare
-
+    with _Whole():
+        from isim.cli.compare import compare
     return compare([arguments.first, *arguments.others], json=arguments.json)
 
 
 def _validate(arguments: argparse.Namespace) -> int:
-    from isim.cli.validate import validate
-
+    with _Whole():
+        from isim.cli.validate import validate
     return validate(arguments.file, arguments.set)
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from isim.cli.export import export
-
+    with _Whole():
+        from isim.cli.export import export
     return export(arguments.file, arguments.out, arguments.set)
 
 
 def _presets(arguments: argparse.Namespace) -> int:
-    from isim.cli.presets import presets
-
+    with _Whole():
+        from isim.cli.presets import presets
     return presets(arguments.what)
 
 
 def _schema(arguments: argparse.Namespace) -> int:
-    from isim.cli.schema import schema
-
+    with _Whole():
+        from isim.cli.schema import schema
     return schema(arguments.what)
 
 
 def _scenario(arguments: argparse.Namespace) -> int:
-    from isim.cli.scenario import scenario
-
+    with _Whole():
+        from isim.cli.scenario import scenario
     return scenario(arguments.target, as_json=arguments.json, out=arguments.out)
 
 
 def _plan_export(arguments: argparse.Namespace) -> int:
-    from isim.cli.plan import export
-
+    with _Whole():
+        from isim.cli.plan import export
     return export(arguments.target, arguments.workload, arguments.out)
 
 
 def _plan_run(arguments: argparse.Namespace) -> int:
-    from isim.cli.execution import Wishes
-    from isim.cli.plan import run
-
+    with _Whole():
+        from isim.cli.execution import Wishes
+        from isim.cli.plan import run
     wishes = Wishes(log=arguments.log, replay=not arguments.no_replay, detailed=arguments.detailed)
     return run(arguments.file, wishes, as_json=arguments.json, quiet=arguments.quiet)
 
 
 def _topology_run(arguments: argparse.Namespace) -> int:
-    from isim.cli.execution import Wishes
-    from isim.cli.topology import run
-
+    with _Whole():
+        from isim.cli.execution import Wishes
+        from isim.cli.topology import run
     wishes = Wishes(log=arguments.log, replay=not arguments.no_replay, detailed=arguments.detailed)
     return run(arguments.target, arguments.workload, wishes, as_json=arguments.json, quiet=arguments.quiet)
 
 
 def _topology_compare(arguments: argparse.Namespace) -> int:
-    from isim.cli.execution import Wishes
-    from isim.cli.topology import compare
-
+    with _Whole():
+        from isim.cli.execution import Wishes
+        from isim.cli.topology import compare
     wishes = Wishes(replay=not arguments.no_replay)
     return compare(arguments.targets, arguments.workload, wishes, as_json=arguments.json)
 
 
 def _campaign(arguments: argparse.Namespace) -> int:
-    from isim.cli.campaign import Asked, campaign
-    from isim.cli.execution import Wishes
-
+    with _Whole():
+        from isim.cli.campaign import Asked, campaign
+        from isim.cli.execution import Wishes
     asked = Asked(executions=arguments.executions, seed=arguments.seed, window_ns=arguments.window)
     wishes = Wishes(log=arguments.log, replay=not arguments.no_replay, detailed=arguments.detailed)
     options = {"as_json": arguments.json, "quiet": arguments.quiet}

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
 import msgspec
 
+from isim.cli.folder import new_file
 from isim.cli.output import columns, emit, supports_color, supports_unicode
-from isim.record.errors import IsimError
 from isim.topology.index import Topology
 from isim.topology.ledger import ledger_of
 from isim.topology.load import load_target
-
-
-class WriteError(IsimError):
-    """A scenario file that cannot be written."""
 
 
 def scenario(target: str, *, as_json: bool, out: str | None) -> int:
@@ -48,8 +43,5 @@ def _indented(value: Any) -> str:
 
 
 def _write(topology: Topology, out: str) -> None:
-    try:
-        with open(out, "x", encoding="utf-8") as file:
-            file.write(_indented(msgspec.to_builtins(topology.scenario)))
-    except OSError as error:
-        raise WriteError(f"{out}: expected a new file that can be written: {os.strerror(error.errno or 0)}") from None
+    with new_file(out) as unfinished, open(unfinished, "w", encoding="utf-8") as file:
+        file.write(_indented(msgspec.to_builtins(topology.scenario)))
