@@ -58,7 +58,7 @@ class _Nodes:
     def __init__(self, text: str, complaints: list[Complaint]) -> None:
         self._text = text
         self._complaints = complaints
-        self._line, self._line_at = 1, 0
+        self._line, self._line_at, self._seen = 1, 0, 0
         self._open: list[tuple[Node, str]] = []
         self._root: Node | None = None
         self._key: tuple[str, Place] | None = None
@@ -74,7 +74,8 @@ class _Nodes:
 
     def _place(self, offset: int) -> Place:
         """Of an offset that is not before the last one asked for."""
-        lines = self._text.count("\n", self._line_at, offset)
+        lines = self._text.count("\n", self._seen, offset)
+        self._seen = offset
         if lines:
             self._line += lines
             self._line_at = self._text.rfind("\n", 0, offset) + 1

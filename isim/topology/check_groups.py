@@ -64,23 +64,25 @@ def _paths(found: Findings, topology: Topology, group: Group, at: str) -> None:
     for index, name in enumerate(members if ring else members[:-1]):
         after = members[(index + 1) % len(members)]
         source, target = topology.exchange_domain(name), topology.exchange_domain(after)
-        if source is None or target is None or target in _reached(topology, source):
+        if source is None or target is None or _reaches(topology, source, target):
             continue
         message = f"expected a path from {name} to {after}, the next member, found none from {source} to {target}"
         depends = ("links", "memoryDomains", "devices", "placements", at)
         found.add(IssueCode.NO_GROUP_PATH, f"{at}.orderedRanks[{index}]", message, *depends)
 
 
-def _reached(topology: Topology, source: str) -> dict[str, None]:
-    """All domains that messages from this one can get to, whatever their size."""
+def _reaches(topology: Topology, source: str, target: str) -> bool:
+    """Whether links lead from one domain to another, whatever the size of the message."""
     reached = {source: None}
     waiting = [source]
-    while waiting:
-        for link in topology.leaving[waiting.pop()]:
+    for domain in waiting:
+        if target in reached:
+            return True
+        for link in topology.leaving[domain]:
             if link.target_domain_id not in reached:
                 reached[link.target_domain_id] = None
                 waiting.append(link.target_domain_id)
-    return reached
+    return target in reached
 
 
 def check_parallelism(topology: Topology, found: Findings) -> None:
@@ -99,13 +101,11 @@ def check_parallelism(topology: Topology, found: Findings) -> None:
         message = f"expected equal tensor and expert degrees, pipeline 1 and data 1, found {listed}"
         found.add(IssueCode.PARALLELISM_COMPOSITION, _DEGREES, message, _DEGREES)
         return
-    participants = list(
-        dict.fromkeys(
-            placement.device_id
-            for placement in topology.scenario.placements
-            if any(capability in _COMPUTING for capability in placement.required_capabilities)
-            and Capability.DRAFT not in placement.required_capabilities
-        )
+    participants = dict.fromkeys(
+        placement.device_id
+        for placement in topology.scenario.placements
+        if any(capability in _COMPUTING for capability in placement.required_capabilities)
+        and Capability.DRAFT not in placement.required_capabilities
     )
     world = degrees.tensor if overlapped else prod(axes.values())
     if world != len(participants):
@@ -121,15 +121,15 @@ def check_parallelism(topology: Topology, found: Findings) -> None:
             )
 
 
-def _alone(topology: Topology, participants: list[str], degree: int) -> list[str]:
+def _alone(topology: Topology, participants: dict[str, None], degree: int) -> list[str]:
     """Participants of an axis of this degree that are in no fitting group."""
     if degree == 1:
         return []
-    together: list[str] = []
+    together: dict[str, None] = {}
     for group in topology.scenario.groups:
         members = [rank.device_id for rank in group.ordered_ranks]
         if len(members) in (degree, len(participants)) and all(member in participants for member in members):
-            together += members
+            together.update(dict.fromkeys(members))
     return [device for device in participants if device not in together]
 
 

@@ -133,8 +133,9 @@ def _compute(found: Findings, device: Device, at: str) -> None:
             found.add(IssueCode.MULTIPLE_COMPUTE_PROFILES, path, message, f"{at}.computeProfileId")
         if not peaks:
             found.add(IssueCode.EMPTY_CUSTOM_COMPUTE_PEAKS, path, "expected at least one peak, found none")
+        first: dict[str, int] = {}
         for index, peak in enumerate(peaks):
-            first = [each.dtype for each in peaks].index(peak.dtype)
-            if first != index:
+            before = first.setdefault(peak.dtype, index)
+            if before != index:
                 message = f"expected one peak for each number format, found {peak.dtype} again"
-                found.add(IssueCode.DUPLICATE_VALUE, f"{path}[{index}].dtype", message, f"{path}[{first}].dtype")
+                found.add(IssueCode.DUPLICATE_VALUE, f"{path}[{index}].dtype", message, f"{path}[{before}].dtype")

@@ -29,8 +29,11 @@ _KINDS = {
 
 
 def check_network(topology: Topology, found: Findings) -> None:
+    nodes = dict.fromkeys(device.node_id for device in topology.scenario.devices)
     for index, resource in enumerate(topology.scenario.network_resources or ()):
-        _resource(found, topology, resource, f"networkResources[{index}]")
+        at = f"networkResources[{index}]"
+        _resource_node(found, resource, nodes, at)
+        _direct_access(found, topology, resource, at)
     for index, link in enumerate(topology.scenario.links):
         at = f"links[{index}]"
         ends = _ends(found, topology, link, at)
@@ -39,8 +42,7 @@ def check_network(topology: Topology, found: Findings) -> None:
         _curves(found, link, at)
 
 
-def _resource(found: Findings, topology: Topology, resource: NetworkResource, at: str) -> None:
-    nodes = [device.node_id for device in topology.scenario.devices]
+def _resource_node(found: Findings, resource: NetworkResource, nodes: dict[str, None], at: str) -> None:
     path = f"{at}.nodeId"
     if resource.kind is ResourceKind.SWITCH:
         if resource.node_id is not UNSET:
@@ -51,6 +53,9 @@ def _resource(found: Findings, topology: Topology, resource: NetworkResource, at
     elif resource.node_id not in nodes:
         message = f"expected the node of a device, found {resource.node_id}"
         found.add(IssueCode.INVALID_NETWORK_NODE, path, message, f"{at}.kind", "devices[*].nodeId")
+
+
+def _direct_access(found: Findings, topology: Topology, resource: NetworkResource, at: str) -> None:
     for index, name in enumerate(resource.direct_memory_domain_ids):
         path = f"{at}.directMemoryDomainIds[{index}]"
         domain = topology.domains.get(name)

@@ -47,10 +47,10 @@ def transfer_ns(size_bytes: int, bandwidth_bytes_per_sec: int) -> int | None:
 
 
 class Topology:
-    """The index of one scenario; it never changes."""
+    """The index of one scenario; what it says never changes."""
 
     __slots__ = (
-        *("allocations", "devices", "domains", "groups", "leaving", "links", "placements_on"),
+        *("_physical", "allocations", "devices", "domains", "groups", "leaving", "links", "placements_on"),
         *("ranks", "resources", "scenario"),
     )
 
@@ -65,6 +65,7 @@ class Topology:
         self.ranks: dict[str, Rank] = _first(ranks, lambda it: it.rank_id)
         owned = [Owned(each, placement) for placement in scenario.placements for each in placement.allocations]
         self.allocations: dict[str, Owned] = _first(owned, lambda it: it.allocation.physical_allocation_id)
+        self._physical: dict[str, Owned | None] = {}
         self.leaving: dict[str, list[Link]] = {domain: [] for domain in self.domains}
         for link in self.links.values():
             if link.source_domain_id in self.domains and link.target_domain_id in self.domains:
@@ -75,14 +76,17 @@ class Topology:
 
     def physical(self, allocation_id: str) -> Owned | None:
         """The allocation that is charged for this id: itself, or what it is an alias of in the end; None if unknown."""
-        seen: list[str] = []
-        while allocation_id not in seen:
-            owned = self.allocations.get(allocation_id)
-            if owned is None or owned.allocation.alias_of is UNSET:
-                return owned
-            seen.append(allocation_id)
-            allocation_id = owned.allocation.alias_of
-        return None
+        chain: dict[str, None] = {}
+        name, found = allocation_id, None
+        while name not in chain and name not in self._physical:
+            chain[name] = None
+            found = self.allocations.get(name)
+            if found is None or found.allocation.alias_of is UNSET:
+                break
+            name, found = found.allocation.alias_of, None
+        found = self._physical.get(name, found)
+        self._physical.update(dict.fromkeys(chain, found))
+        return found
 
     def resources_of(self, link: Link) -> tuple[NetworkResource, ...]:
         """The network resources on the link's path, in its order; without those that do not exist."""

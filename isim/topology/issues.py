@@ -171,26 +171,46 @@ class Findings:
 def known(issues: Iterable[Issue], broken: Iterable[str]) -> list[Issue]:
     """The issues that do not hang on a placeholder: none at its own path or around it, none in what it depends on.
 
-    In a dependency `[*]` stands for any index.
+    In a dependency `[*]` stands for any index. The cost grows with the issues and with the placeholders, not with both.
     """
-    gaps = [_tokens(path) for path in broken]
+    gaps = _Gaps(broken)
     return [
         issue
         for issue in issues
-        if not any(
-            _begins(_tokens(issue.path), gap) or any(_related(_tokens(one), gap) for one in issue.depends)
-            for gap in gaps
-        )
+        if not gaps.around(_tokens(issue.path)) and not any(gaps.touch(_tokens(one)) for one in issue.depends)
     ]
 
 
-def _tokens(path: str) -> list[str]:
-    return re.findall(r"[^.\[\]]+", path)
+_Tokens = tuple[str, ...]
 
 
-def _begins(path: list[str], start: list[str]) -> bool:
-    return len(start) <= len(path) and all("*" in (a, b) or a == b for a, b in zip(path, start, strict=False))
+class _Gaps:
+    """Where placeholders are, and all that lies around them; each also with every index made `*`."""
+
+    __slots__ = ("_above", "_at")
+
+    def __init__(self, broken: Iterable[str]) -> None:
+        self._at: dict[_Tokens, None] = {}
+        self._above: dict[_Tokens, None] = {}
+        for path in broken:
+            tokens = _tokens(path)
+            for form in (tokens, _any_index(tokens)):
+                self._at[form] = None
+                self._above.update(dict.fromkeys(form[:length] for length in range(len(form) + 1)))
+
+    def around(self, path: _Tokens) -> bool:
+        """Whether a placeholder stands at this path or around it."""
+        return any(path[:length] in self._at for length in range(len(path) + 1))
+
+    def touch(self, path: _Tokens) -> bool:
+        """Whether a placeholder stands at this path, around it or within it."""
+        form = _any_index(path) if "*" in path else path
+        return form in self._above or self.around(form)
 
 
-def _related(one: list[str], other: list[str]) -> bool:
-    return _begins(one, other) or _begins(other, one)
+def _tokens(path: str) -> _Tokens:
+    return tuple(re.findall(r"[^.\[\]]+", path))
+
+
+def _any_index(path: _Tokens) -> _Tokens:
+    return tuple("*" if token.isdecimal() else token for token in path)

@@ -1,6 +1,6 @@
 """A topology from a file or by name: read, validated, indexed; or a ScenarioError with everything that is wrong.
 
-Files are YAML 1.2 or JSON, up to 4 MiB. What is not of the form is complained about by the reader, what does not mean
+Files are YAML 1.2 or JSON, up to 1 MiB. What is not of the form is complained about by the reader, what does not mean
 anything by the checks; both at once, each with its place and its code.
 """
 
@@ -22,7 +22,7 @@ from isim.topology.index import Topology
 from isim.topology.issues import IssueCode, known
 from isim.topology.validate import validate_topology
 
-LIMITS = Limits(file_bytes=4 << 20, nodes=250_000, noun="a topology scenario")
+LIMITS = Limits(file_bytes=1 << 20, nodes=60_000, noun="a topology scenario")
 _CODES = {
     "execution.features.": IssueCode.INVALID_FEATURE,
     "calibration.": IssueCode.INVALID_CALIBRATION,

@@ -49,14 +49,15 @@ class _Label(msgspec.Struct, frozen=True):
 
 
 class Router:
-    """Routes of one topology, each searched for once."""
+    """Routes of one topology, each searched for once. After a search that was given up no staged one is begun."""
 
-    __slots__ = ("_bits", "_found", "topology")
+    __slots__ = ("_bits", "_found", "_given_up", "topology")
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
         self._bits = {name: 1 << index for index, name in enumerate(topology.domains)}
         self._found: dict[tuple[str, str, int, bool], Route | None] = {}
+        self._given_up = False
 
     def route(self, source: str, target: str, size_bytes: int, *, pinned: bool = False) -> Route | None:
         """The route for a message of this size, through pinned staging if asked; None where there is none.
@@ -85,7 +86,8 @@ class Router:
                 return Route(domain_ids=label.domains, link_ids=label.links, declared_duration_ns=label.duration_ns)
             before = settled.setdefault((here, label.pinned), [])
             work += 1 + len(before)
-            if work > WORK_MAX:
+            if work > WORK_MAX or (pinned and self._given_up):
+                self._given_up = True
                 raise RouteError(
                     f"expected a network in which the best staged route from {source} to {target} can be found in "
                     f"{WORK_MAX} steps, found more ways than that"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def test_what_is_no_scenario(text: str, path: str, code: IssueCode) -> None:
 
 def test_bytes_that_are_no_text_and_files_that_are_not_there(tmp_path: Path) -> None:
     assert "UTF-8" in str(refused(b"\xff\xfe"))
-    assert "at most" in str(refused(b"#" * ((4 << 20) + 1)))
+    assert "at most" in str(refused(b"#" * ((1 << 20) + 1)))
     with pytest.raises(ScenarioError, match="found none"):
         load_topology(tmp_path / "none.yaml")
     with pytest.raises(ScenarioError, match="found none"):
@@ -235,3 +236,43 @@ def test_a_small_network_needs_nodes_of_one_host_and_one_device_memory() -> None
     for name in ("multi-gpu", "cpu-only", "unified-memory"):
         with pytest.raises(PresetError, match="small LAN"):
             configure_small_lan(load_target(name).scenario, LanOptions())
+
+
+# ---- long files, which must not cost more than they are long
+
+
+def many_peaks(value: Any) -> None:
+    value["devices"][1]["customComputePeaks"] = [{"dtype": "fp16", "operationsPerSecond": 1}] * 3000
+
+
+def many_broken_domains(value: Any) -> None:
+    domain, transfer = value["memoryDomains"][0], value["transfers"][0]
+    value["memoryDomains"] += [{**domain, "id": f"d{index}", "kind": "x"} for index in range(400)]
+    value["transfers"] = [{**transfer, "id": f"t{index}", "sourceDomainId": f"d{index}"} for index in range(400)]
+
+
+def many_staged_transfers(value: Any) -> None:
+    value["transfers"] = [{**value["transfers"][0], "id": f"t{index}", "bytes": index + 1} for index in range(1000)]
+
+
+def long_alias(value: Any) -> None:
+    weights = value["placements"][0]["allocations"][0]
+    value["placements"][0]["allocations"] += [
+        {**weights, "physicalAllocationId": f"a{index}", "aliasOf": f"a{index + 1}", "bytes": 1}
+        for index in range(1500)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("grow", "count"),
+    [(many_peaks, 2999), (many_broken_domains, 1600), (many_staged_transfers, 0), (long_alias, 1500)],
+)
+def test_long_files(grow: Any, count: int) -> None:
+    value = plain("gpu-npu")
+    grow(value)
+    try:
+        read_topology(json.dumps(value).encode(), "t.json")
+        found = 0
+    except ScenarioError as error:
+        found = len(error.complaints)
+    assert found == count
