@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from expand import Told, tell
@@ -13,6 +14,7 @@ from workload_fuzz import Case, linear_step_ns, quoted_ids, random_case, random_
 
 from isim.kernel.errors import BudgetExceeded
 from isim.replay import Replay, ReplayViolation
+from isim.serve import arrivals
 from isim.serve.trouble import NoHeadway
 
 BATCHES = 8
@@ -57,6 +59,8 @@ def compare(seed: int, make: Callable[[int], Case] = random_case) -> bool:
     assert single.digest == whole.digest, where
     assert single.block_order() == slow.free_block_order, where
     assert product(foresight=False).digest == whole.digest, where
+    with patch.object(arrivals, "MOST_AHEAD", 1 + seed % 3):
+        assert product().digest == whole.digest, where
     for shuffle_seed in (1, 2):
         if product(shuffle_seed=shuffle_seed).digest != whole.digest:
             shuffled = product(shuffle_seed=shuffle_seed, trace=True)

@@ -191,7 +191,7 @@ class Engine:
             yield from self._wait_until(actor, self.now_ns)
         else:
             self._arrive_at(kernel.now_ns)
-        if not self.has_news():
+        if not self._coming and not self.has_news():
             actor.waits_for = "requests"
             self.mailbox.wakes = True
             yield self._alarm.wait()
