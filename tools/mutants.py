@@ -39,6 +39,8 @@ DEFAULT_MODULES = (
 )
 TESTS: dict[str, tuple[str, ...]] = {
     "isim/kernel/*.py": ("tests/kernel",),
+    "isim/policy/vllm/waiting.py": ("tests/test_policy_small.py",),
+    "isim/policy/vllm/decoders.py": ("tests/test_policy_small.py",),
     "isim/policy/vllm/*.py": ("tests/test_engine_few.py",),
     "isim/policy/*.py": ("tests/test_replicas.py",),
     "isim/replay/execution/*.py": ("tests/machine/test_execution_replay.py",),
