@@ -41,9 +41,15 @@ TESTS: dict[str, tuple[str, ...]] = {
     "isim/kernel/*.py": ("tests/kernel",),
     "isim/policy/vllm/waiting.py": ("tests/test_policy_small.py",),
     "isim/policy/vllm/decoders.py": ("tests/test_policy_small.py",),
+    "isim/policy/vllm/group_rules.py": ("tests/replay/test_group_terms.py",),
     "isim/policy/vllm/*.py": ("tests/test_engine_few.py",),
     "isim/policy/*.py": ("tests/test_replicas.py",),
     "isim/replay/execution/*.py": ("tests/machine/test_execution_replay.py",),
+    "isim/replay/tables.py": (
+        "tests/replay/test_group_terms.py",
+        "tests/replay/test_replay_groups.py",
+        "tests/replay/test_replay_rules.py",
+    ),
     "isim/replay/*.py": ("tests/replay/test_replay_rules.py", "tests/replay/test_replay_groups.py"),
 }
 """The first pattern that fits decides."""
