@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import mutation
 import pytest
 from log_mutations import Mutation, kind_of, mutations
@@ -68,6 +69,18 @@ def test_every_sort_of_change_is_made() -> None:
     doubled = {changed for mutation, changed in mutations(record, "admitted") if mutation is Mutation.DUPLICATION}
     assert any(b"[[0,0,3],[0,0,3],[1,0,4]]" in changed for changed in doubled)
     assert b'"running"' not in next(it for mutation, it in mutations(record, "running") if mutation == "deletion")
+
+
+def test_an_end_before_the_last_step_has_ended_is_noticed(tmp_path: Path) -> None:
+    """The last clients give up while a step is under way; the run ends with that step."""
+    subject = dict(mutation.logs(tmp_path, 24))["clients that give up"]()
+    lines = [msgspec.json.encode(record) for record in subject.records]
+    path = tmp_path / "log.jsonl"
+    for earlier_ns, verdict in ((0, None), (1, "end")):
+        end = subject.records[-1]
+        last = msgspec.json.encode(msgspec.structs.replace(end, time_ns=end.time_ns - earlier_ns))
+        path.write_bytes(b"\n".join([*lines[:-1], last]) + b"\n")
+        assert subject.judge(path) == verdict
 
 
 def test_a_log_that_is_not_there_is_said(capsys: pytest.CaptureFixture[str]) -> None:
