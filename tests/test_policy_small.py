@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from random import Random
+from typing import cast
 
 import pytest
 
 from isim.policy.vllm.decoders import Decoders
+from isim.policy.vllm.keys import Chain
+from isim.policy.vllm.pool import BlockPool
 from isim.policy.vllm.sequence import Sequence, Status
 from isim.policy.vllm.waiting import FirstComeQueue, PriorityQueue
 
@@ -138,3 +141,28 @@ def test_the_most_urgent_first_then_the_earliest_then_by_name() -> None:
     assert queue.take() is due[0]
     queue.put_back(due[0])
     assert [queue.take() for _ in due] == due
+
+
+class Keys:
+    """A chain of which nothing is shared with others beforehand."""
+
+    shared_blocks = 0
+
+    def key(self, place: int) -> int:
+        return 100 + place
+
+
+def test_the_later_version_takes_freed_blocks_without_a_hash_before_those_that_can_be_found() -> None:
+    """Also where the last in the queue have a hash that nobody looks for."""
+    pool, chain = BlockPool(6, unhashed_first=True), cast("Chain", Keys())
+    found, plain, other = sequence(0), sequence(1), sequence(2)
+    for owner, count in ((found, 2), (plain, 2), (other, 1)):
+        pool.take(owner, count)
+    pool.register(found, chain, 2)
+    pool.give_back(found, 2, 2)
+    pool.give_back(other, 1, 1)
+    pool.give_back(plain, 2, 0)
+    pool.remove(2)
+    assert (pool.free, len(pool.find(chain, 2))) == (3, 2)
+    pool.remove(1)
+    assert len(pool.find(chain, 2)) == 1

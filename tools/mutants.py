@@ -41,6 +41,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "isim/kernel/*.py": ("tests/kernel",),
     "isim/policy/vllm/waiting.py": ("tests/test_policy_small.py",),
     "isim/policy/vllm/decoders.py": ("tests/test_policy_small.py",),
+    "isim/policy/vllm/pool.py": ("tests/test_policy_small.py", "tests/test_engine_few.py"),
     "isim/policy/vllm/group_rules.py": ("tests/replay/test_group_terms.py",),
     "isim/policy/vllm/*.py": ("tests/test_engine_few.py",),
     "isim/policy/*.py": ("tests/test_replicas.py",),
