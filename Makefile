@@ -8,7 +8,7 @@ WORKERS ?= 2
 OTHER_NUMPY ?= 1.26.4
 OTHER := $(VENV)/numpy-$(OTHER_NUMPY)
 
-.PHONY: run test check bench shuffle slow schedules reference validation digests pages clean install
+.PHONY: run test check bench shuffle mutation mutants slow schedules reference validation digests pages clean install
 
 run: $(STAMP)
 	$(BIN)/isim run $(SCENARIO)
@@ -32,6 +32,13 @@ bench: $(STAMP)
 
 shuffle: $(STAMP)
 	$(BIN)/python tools/shuffle.py
+
+mutation: $(STAMP)
+	$(BIN)/python tools/mutation.py
+
+mutants: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mutants]'
+	$(BIN)/python tools/mutants.py $(MODULE)
 
 schedules: CASES ?= ../shared/reference/vllm-schedules
 schedules: $(STAMP)

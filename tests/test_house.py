@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import isim
-from isim.replay import FREE_FIELDS, RULES
+from isim.replay import FREE_FIELDS, FREE_ORDERS, RULES
 from isim.replay.execution import EXECUTION_RULES, FREE_EXECUTION_FIELDS
 from isim.scenario.load import load_scenario, read_scenario
 
@@ -218,5 +218,5 @@ def test_the_replay_page_lists_every_rule_and_every_free_field() -> None:
     page = (ROOT / "docs" / "replay.md").read_text()
     for rule, meaning in RULES.items():
         assert f"| `{rule.value}` | {meaning} |" in page
-    for (kind, field), reason in FREE_FIELDS.items():
+    for (kind, field), reason in [*FREE_FIELDS.items(), *FREE_ORDERS.items()]:
         assert f"| `{kind}.{field}` | {reason} |" in page

@@ -228,12 +228,10 @@ class Replay:
 
     def _end(self, record: End) -> None:
         self._close_arrivals()
-        busy = False
         for engine in self._engines:
             engine.finish(record.time_ns)
-            busy = busy or engine.busy
         over_ns = max(self._previous_ns, max(engine.last_end_ns for engine in self._engines))
-        if record.time_ns > over_ns or (record.time_ns < over_ns and not busy):
+        if record.time_ns != over_ns:
             raise Mismatch(Rule.END, f"an end at {over_ns} ns, when all is done", f"{record.time_ns} ns")
         self._ended = True
         summary = self.finish()

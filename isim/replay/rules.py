@@ -93,6 +93,12 @@ FREE_FIELDS: dict[tuple[str, str], str] = {
 }
 """Fields whose wrong value need not be noticed, and why. Every other field of every kind is derived and compared."""
 
+FREE_ORDERS: dict[tuple[str, str], str] = {
+    ("stretch", "durations_ns"): "without a linear cost durations are given; which of two steps took longer is without "
+    "trace where nobody came in between",
+}
+"""Lists of which only the order need not be noticed, and why."""
+
 
 class Mismatch(Exception):  # noqa: N818 - not yet an error for people, it lacks the record's place
     """What a checker found wrong; `Replay` adds where."""

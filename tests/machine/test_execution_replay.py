@@ -28,7 +28,7 @@ from execution_examples import (
     violation,
 )
 from executions import records_of
-from mutations import could_be_read, kind_of, others
+from log_mutations import could_be_read, kind_of, others
 from random_machines import random_case
 
 from isim.cli.main import main

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from group_examples import GROUP_EXAMPLES
-from mutations import could_be_read, kind_of, others
+from log_mutations import could_be_read, kind_of, others
 from replay_examples import (
     EXAMPLES,
     aborted,
