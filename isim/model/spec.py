@@ -61,18 +61,6 @@ DTYPE_ALIASES: dict[str, Dtype] = {
 }
 
 
-def parse_dtype(name: str) -> Dtype:
-    """The dtype of this name or alias. Raises ModelError listing what is known."""
-    found = DTYPE_ALIASES.get(name)
-    if found is not None:
-        return found
-    try:
-        return Dtype(name)
-    except ValueError:
-        known = ", ".join((*(dtype.value for dtype in Dtype), *DTYPE_ALIASES))
-        raise ModelError(f"expected a number format ({known}), found {name!r}") from None
-
-
 class Confidence(StrEnum):
     """How far a number can be trusted, best first. A result's class is the weakest of its inputs'."""
 

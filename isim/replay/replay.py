@@ -241,12 +241,6 @@ class Replay:
                 raise Mismatch(Rule.END, f"{field} {due}", f"{field} {said}")
 
 
-def _told(refusal: tuple[int, int, RejectReason] | None) -> str:
-    if refusal is None:
-        return "no rejection"
-    return f"request {refusal[0]} of engine {refusal[1]} rejected: {refusal[2]}"
-
-
 def replay_log(path: Path | str) -> ReplaySummary:
     """Check a log file. Raises ReplayViolation at the first wrong record and LogError where it cannot be read.
 
