@@ -21,9 +21,11 @@ NAMES = (
     "clients that give up",
     "campaign, multi-gpu-ring-8",
 )
+LONG = "campaign, multi-gpu, 110 tokens"
+"""Its records are large, and each of their parts is changed: minutes."""
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, pytest.param(LONG, marks=pytest.mark.slow)])
 def test_no_change_survives_that_is_not_documented(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     code = mutation.main(["--requests", "10", "--records", "1", "--changes", "1", "--only", name])
     told = capsys.readouterr().out
@@ -35,7 +37,7 @@ def test_every_kind_of_record_is_in_some_log(tmp_path: Path) -> None:
     kinds = {
         (subject.execution, kind_of(record))
         for name, make in mutation.logs(tmp_path, 10)
-        if name in (*NAMES, "crowd, engine.version=0.21, engine.async_scheduling=false")
+        if name in (*NAMES, LONG, "crowd, engine.version=0.21, engine.async_scheduling=false")
         for subject in [make()]
         for record in subject.records
     }

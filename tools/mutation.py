@@ -47,6 +47,8 @@ from isim.topology.load import load_target
 READER = "the reader"
 WHOLE = "(record)"
 MOVES = (Mutation.ORDER, Mutation.DELETION, Mutation.DUPLICATION)
+LONG_CAMPAIGN = ("multi-gpu", 110)
+"""550 steps: more than one record of a plan tells."""
 EXECUTIONS = 2
 WITHIN_NS = 1000
 MODES_TRIED = ((0, 0, 0), (1, 0, 1), (0, 1, 1), (1, 1, 0))
@@ -223,22 +225,26 @@ def serving_logs(folder: Path, requests: int) -> Iterator[tuple[str, Callable[[]
     yield name, partial(served, name, file, (read, *small, "clients.timeout=40 ms"))
 
 
-def campaign(target: str) -> Subject:
-    """The log of a few executions of one plan at once."""
+def campaign(target: str, tokens: int = 1) -> Subject:
+    """The log of a few executions of one plan at once; of a long plan the log has pieces."""
     topology = load_target(target)
     machine = resources_of(topology)
-    plan = compile_plan(topology, target_only_profile(1)).plan
+    plan = compile_plan(topology, target_only_profile(tokens)).plan
     requests = campaign_requests(program_of(plan, machine), plan.execution_id, EXECUTIONS, WITHIN_NS, 42)
     records: list[Record] = []
     execute(machine, requests, readers=[records.extend])
-    return Subject(f"campaign, {target}", records, execution=True)
+    return Subject(campaign_name(target, tokens), records, execution=True)
+
+
+def campaign_name(target: str, tokens: int) -> str:
+    return f"campaign, {target}" if tokens == 1 else f"campaign, {target}, {tokens} tokens"
 
 
 def logs(folder: Path, requests: int) -> Iterator[tuple[str, Callable[[], Subject]]]:
     """Names, and how to get the log."""
     yield from serving_logs(folder, requests)
-    for target in CAMPAIGN_TARGETS:
-        yield f"campaign, {target}", partial(campaign, target)
+    for target, tokens in [*((target, 1) for target in CAMPAIGN_TARGETS), LONG_CAMPAIGN]:
+        yield campaign_name(target, tokens), partial(campaign, target, tokens)
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
