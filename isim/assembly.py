@@ -159,15 +159,17 @@ def _groups(scenario: Scenario) -> tuple[GroupLimits, ...]:
     engine = scenario.engine
     if not scenario.model.spec.layers:
         return ()
-    from isim.cost.groups import engine_groups  # only models that need it pay for its import
+    from isim.cost.groups import check_chunks, engine_groups  # only models that need it pay for its import
 
-    return engine_groups(
+    groups = engine_groups(
         scenario.model.spec,
         _precision(scenario),
         engine.tensor_parallel_size,
         engine.block_size,
         state_tokens=None if engine.enable_prefix_caching else engine.max_model_len,
     )
+    check_chunks(groups, engine.max_num_batched_tokens, engine.long_prefill_token_threshold)
+    return groups
 
 
 def _limits(scenario: Scenario, num_blocks: int) -> EngineLimits:

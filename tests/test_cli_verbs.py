@@ -297,3 +297,16 @@ def test_the_figures_behind_the_pool_have_their_sources(run_file: str, capsys: p
     roofline = sources("cost=roofline")
     assert all(roofline.count(name) == 1 for name in derived)
     assert not {*derived} & {*sources("engine.num_gpu_blocks_override=1000")}
+
+
+@pytest.mark.parametrize(("key", "value"), [("max_num_batched_tokens", 783), ("long_prefill_token_threshold", 100)])
+def test_chunks_that_could_never_end_on_a_block_are_refused(
+    key: str, value: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Qwen3.5-27B keeps states at the ends of blocks of 784 tokens; without prefix caching any chunk will do."""
+    hybrid = [str(Path(__file__).parents[1] / "scenarios" / "hybrid.yaml"), "--set", f"engine.{key}={value}"]
+    for verb in ("run", "validate"):
+        assert main([verb, *hybrid]) == 2
+        told = capsys.readouterr().err
+        assert f"engine.{key}: expected at least 784" in told and told.count("\n") == 1
+    assert main(["validate", *hybrid, "--set", "engine.enable_prefix_caching=false"]) == 0

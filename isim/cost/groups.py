@@ -6,7 +6,7 @@ from isim.model.arithmetic import check_tensor_parallel
 from isim.model.groups import KvGroups, KvKind, kv_groups, kv_layers
 from isim.model.layers import ChunkedAttention, DenseMlp, LatentAttention
 from isim.model.matrices import layer_runs
-from isim.model.spec import ModelSpec, Precision
+from isim.model.spec import ModelError, ModelSpec, Precision
 from isim.record.records import GroupKind, GroupLimits
 
 _MLA_NOTE = (
@@ -77,6 +77,23 @@ def engine_groups(
         for group in kv_groups(model, ranks, precision, block_size).groups
     )
     return groups if groups != (GroupLimits(kind=GroupKind.FULL, block_size=block_size),) else ()
+
+
+def check_chunks(groups: tuple[GroupLimits, ...], budget_tokens: int, threshold_tokens: int) -> None:
+    """Raises ModelError where no chunk of a prefill could ever reach the end of a block at which its state is kept.
+
+    Such chunks would be cut to nothing for ever; vLLM refuses to start. `threshold_tokens` 0 is none.
+    """
+    block = max((group.block_size for group in groups if group.kind is GroupKind.ALIGNED_STATE), default=0)
+    for name, most in (
+        ("max_num_batched_tokens", budget_tokens),
+        ("long_prefill_token_threshold", threshold_tokens or block),
+    ):
+        if most < block:
+            raise ModelError(
+                f"engine.{name}: expected at least {block}, a block of this model, at whose ends recurrent states are "
+                f"kept for prefix caching, found {most}; or set engine.enable_prefix_caching: false"
+            )
 
 
 def _described(model: ModelSpec, precision: Precision, ranks: int, groups: KvGroups) -> str:
