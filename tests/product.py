@@ -8,6 +8,7 @@ import msgspec
 from block_numbers import NumberedPool
 from slow_blocks import SlowRequest
 
+from isim.analyze.collect import Collector
 from isim.assembly import Parts, System, wire
 from isim.cost.linear import LinearCost
 from isim.cost.memory import KvCapacity
@@ -102,6 +103,13 @@ def play(
         )
     )
     return Played(records=records, digest=log_digest(records), system=system)
+
+
+def fewest_free(records: Sequence[AnyRecord]) -> int:
+    """The fewest free blocks after any decision of one engine, as the analysis has it from a log."""
+    collector = Collector()
+    collector.read(records)
+    return collector.engines[0].least_free_blocks
 
 
 def as_requests(requests: Sequence[SlowRequest], quotable: Sequence[str] = ()) -> Iterator[Request]:

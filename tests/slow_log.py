@@ -36,14 +36,17 @@ class _Teller(_Clock):
         requests: Sequence[SlowRequest],
         coefficients: LinearCoefficients,
         max_stretch: int,
+        across: bool,
     ) -> None:
         super().__init__(limits, requests, linear_step_ns(coefficients), MAX_DECISIONS, None)
         self.index = {request.id: index for index, request in enumerate(requests)}
         self.max_stretch = max_stretch
+        self.across = across
         self.records: list[AnyRecord] = []
         self.under_way: list[int | None] = []
         self.token_step: dict[str, int] = {}
         self.stretch: Stretch | None = None
+        self.least = 0
         self.outcome: Turn | None = None
 
     def _decide(self) -> bool:
@@ -55,7 +58,9 @@ class _Teller(_Clock):
         plain = not (decision.skipped or decision.preempted)
         if had_tokens and plain and len(decision.decodes) == len(decision.scheduled):
             if outcome:
-                self._tell(before)
+                if not self._goes_on_across(outcome, len(decision.scheduled)):
+                    self._flush()
+                self.records.append(before)
             self._steady()
             return True
         self._flush()
@@ -95,6 +100,13 @@ class _Teller(_Clock):
             turn.tokens, turn.context = sum(tokens for _, tokens, _, _ in decision.scheduled), step.context
         return turn
 
+    def _goes_on_across(self, outcome: Turn, batch: int) -> bool:
+        """Whether the stretch of one step that is not told yet may go on although something came of the step before."""
+        stretch = self.stretch
+        if stretch is None or not self.across or self.max_stretch == 1:
+            return False
+        return stretch.steps == 1 and stretch.batch == batch and outcome.ended == stretch.step - 1
+
     def _steady(self) -> None:
         step, stretch = self.run.steps[-1], self.stretch
         batch = len(step.scheduled)
@@ -102,8 +114,11 @@ class _Teller(_Clock):
             stretch.steps += 1
             stretch.durations_ns.append(step.duration_ns)
             stretch.free_blocks = step.free_blocks
+            stretch.running = len(self.scheduler.run_list)
+            self.least = min(self.least, step.free_blocks)
             return
         self._flush()
+        self.least = step.free_blocks
         self.stretch = Stretch(
             time_ns=0,
             step=len(self.run.steps) - 1,
@@ -143,6 +158,8 @@ class _Teller(_Clock):
             if len(set(self.stretch.durations_ns)) == 1:
                 self.stretch.durations_ns = self.stretch.durations_ns[:1]
             self.stretch.time_ns = self.now_ns
+            if self.least < self.stretch.free_blocks:
+                self.stretch.least_free_blocks = self.least
             self.records.append(self.stretch)
             self.stretch = None
 
@@ -153,9 +170,13 @@ def slow_log(
     coefficients: LinearCoefficients,
     *,
     max_stretch: int = 1_000_000,
+    across: bool = False,
 ) -> list[AnyRecord]:
-    """The whole log, numbered. Raises EndlessRun when the rules go in circles."""
-    teller = _Teller(limits, requests, coefficients, max_stretch)
+    """The whole log, numbered; `across` lets a stretch go on across an output, where the rules of logs allow it.
+
+    Raises EndlessRun when the rules go in circles.
+    """
+    teller = _Teller(limits, requests, coefficients, max_stretch, across)
     teller.play()
     rejected = {name: outcome.rejected for name, outcome in teller.run.requests.items()}
     quotable = quoted_ids(requests)

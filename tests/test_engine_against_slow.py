@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 from expand import Told, tell
-from product import Played, as_requests, play
+from product import Played, as_requests, fewest_free, play
 from slow_engine import EndlessRun, SlowRun, run_timed
 from workload_fuzz import Case, linear_step_ns, quoted_ids, random_case, random_groups_case
 
@@ -54,9 +54,12 @@ def compare(seed: int, make: Callable[[int], Case] = random_case) -> bool:
     for step, free_blocks in told.free_blocks.items():
         assert free_blocks == slow.steps[step].free_blocks, (where, step)
     assert whole.block_order() == slow.free_block_order, where
+    fewest = min([step.free_blocks for step in slow.steps], default=limits.num_blocks - 1)
+    assert fewest_free(whole.records) == fewest, where
     single = product(max_stretch=1)
     replayed(single, where)
     assert single.digest == whole.digest, where
+    assert fewest_free(single.records) == fewest, where
     assert single.block_order() == slow.free_block_order, where
     assert product(foresight=False).digest == whole.digest, where
     with patch.object(arrivals, "MOST_AHEAD", 1 + seed % 3):

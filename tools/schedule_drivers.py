@@ -70,9 +70,9 @@ class Counted(Scheduler):
         self.calls += 1
         return super().schedule()
 
-    def advance(self, steps: int) -> None:
+    def advance(self, steps: int) -> int:
         self.calls += steps
-        super().advance(steps)
+        return super().advance(steps)
 
     def queue(self, request: CaseRequest) -> int:
         index = len(self.names)

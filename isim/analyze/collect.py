@@ -228,9 +228,8 @@ class Collector:
         known = len(steps.spans_ns)
         least_free_blocks = steps.least_free_blocks
         for record in records:
-            if record.free_blocks < least_free_blocks:
-                least_free_blocks = record.free_blocks
             if type(record) is Stretch:
+                free_blocks = record.least_free_blocks
                 start_ns, batch, count, durations_ns = (
                     record.schedule_ns,
                     record.batch,
@@ -242,6 +241,7 @@ class Collector:
                 took_ns = sum(durations_ns)
                 spans_ns += durations_ns
             elif type(record) is Turn:
+                free_blocks = None
                 ended, newest = record.ended, known + len(spans_ns) - 1
                 if ended is not None:
                     later_ns = 0 if ended == newest else steps.later_ns(ended, spans_ns)
@@ -255,6 +255,10 @@ class Collector:
                 if record.admitted or record.chunks:
                     self._admit(steps, record, start_ns if start_ns > last_end_ns else last_end_ns)
                 spans_ns.append(took_ns)
+            if free_blocks is None:
+                free_blocks = record.free_blocks
+            if free_blocks < least_free_blocks:
+                least_free_blocks = free_blocks
             if start_ns > last_end_ns:
                 spans_ns[-count] += start_ns - last_end_ns
                 steps.idle_ns += start_ns - last_end_ns

@@ -259,9 +259,11 @@ class Stretch(Record, kw_only=True, tag="stretch"):
     """Steps `step` to `step + steps - 1`, each scheduling the same `batch` requests for one token each.
 
     `time_ns` is when the record was written, the first moment of a later decision or outcome; `schedule_ns` is when
-    the first of the steps was decided. The output of a step that is processed between two of these decisions
-    brought no first token and no finish. `durations_ns` has one entry per step, or a single one when all are
-    equal. `context` is that of the first step; it grows by `batch` a step. `free_blocks` is after the last decision.
+    the first of the steps was decided. What is processed between two of these decisions brought no first token and no
+    finish, but for the output of the step before the first: what that brought, if anything, a turn tells, which comes
+    before this record. `durations_ns` has one entry per step, or a single one when all are equal. `context` is that of
+    the first step; it grows by `batch` a step. `running` and `free_blocks` are after the last decision,
+    `least_free_blocks` the fewest after any, if that is fewer.
     """
 
     RANK: ClassVar[int] = 5
@@ -274,6 +276,7 @@ class Stretch(Record, kw_only=True, tag="stretch"):
     context: Whole
     running: Whole
     free_blocks: Whole
+    least_free_blocks: Whole | None = None
 
 
 class End(Record, kw_only=True, tag="end"):

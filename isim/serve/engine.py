@@ -318,35 +318,27 @@ class Engine:
 
     def _settle(self, run: Run, turn: int) -> None:
         """Make the decisions of a run up to the next at `ends_ns[turn]`, and write them down."""
-        scheduler, under_way, ends_ns, made = self.scheduler, self._ends_ns, run.ends_ns, run.made
+        scheduler, ends_ns, made = self.scheduler, run.ends_ns, run.made
         ahead = scheduler.depth - 1
-        done = turn + ahead
-        self._reach = 2 * done if done > _FIRST_REACH else _FIRST_REACH
-        told = 0
+        steps = turn + ahead
+        self._reach = 2 * steps if steps > _FIRST_REACH else _FIRST_REACH
         if turn and ahead and not scheduler.flights[0].quiet:
-            told = 1
-            if not made:
-                scheduler.advance(1)
-                made = 1
-            self._tell(run, 0, 1, ends_ns[0])
             self.now_ns = ends_ns[0]
-            self._outcome = scheduler.update()
+            self._outcome, free_blocks, least = scheduler.advance_past_output(steps, made)
             if self._outcome is not None:
                 if self._outcome.finished:
                     self._finish(self._outcome.finished)
-                self._say_outcome()
-        if done > made:
-            scheduler.advance(done - made)
+                self._say_outcome(free_blocks)
+        else:
+            least = scheduler.ledger.free
+            if steps > made:
+                least = min(least, scheduler.advance(steps - made)) if made else scheduler.advance(steps)
         if ahead and turn:
-            under_way[0] = ends_ns[turn]
-        under_way.append(ends_ns[done])
-        self._busy_until_ns = ends_ns[done]
-        self._tell(run, told, done, ends_ns[turn])
-
-    def _tell(self, run: Run, first: int, last: int, time_ns: int) -> None:
-        """Write down steps `first` to `last - 1` of a run."""
-        self._spent += last - first
-        self._emit(stretch_of(run, first, last, time_ns, self.number, self.scheduler))
+            self._ends_ns[0] = ends_ns[turn]
+        self._ends_ns.append(ends_ns[steps])
+        self._busy_until_ns = ends_ns[steps]
+        self._spent += steps
+        self._emit(stretch_of(run, steps, ends_ns[turn], self.number, scheduler, least))
 
     # ---- the log
 

@@ -24,23 +24,29 @@ class Run(msgspec.Struct, gc=False):
     ends_ns: list[int]
 
 
-def stretch_of(run: Run, first: int, last: int, time_ns: int, engine: int, table: Scheduler) -> Stretch:
-    """Steps `first` to `last - 1` of a run, told at a time at which the engine's table is `table`."""
-    steps = last - first
-    durations_ns = run.durations_ns[first:last]
+def stretch_of(run: Run, steps: int, time_ns: int, engine: int, table: Scheduler, least: int) -> Stretch:
+    """The first `steps` of a run, told at a time at which the engine's table is `table`.
+
+    `least` is how many blocks were free after the decision that left the fewest.
+    """
+    free_blocks = table.ledger.free
+    durations_ns = run.durations_ns
+    if len(durations_ns) != steps:
+        durations_ns = durations_ns[:steps]
     if steps > 1 and durations_ns[0] == durations_ns[-1] and durations_ns.count(durations_ns[0]) == steps:
         durations_ns = durations_ns[:1]
     return Stretch(
         time_ns=time_ns,
         engine=engine,
-        step=run.step + first,
+        step=run.step,
         steps=steps,
-        schedule_ns=run.ends_ns[0] if first else run.decided_ns,
+        schedule_ns=run.decided_ns,
         durations_ns=durations_ns,
         batch=run.batch,
-        context=run.context + first * run.batch,
+        context=run.context,
         running=len(table.running),
-        free_blocks=table.ledger.free,
+        free_blocks=free_blocks,
+        least_free_blocks=least if least < free_blocks else None,
     )
 
 

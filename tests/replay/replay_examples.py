@@ -82,11 +82,9 @@ def turn(
     return Turn(time_ns=time_ns, running=left[0], waiting=left[1], free_blocks=left[2], **more)
 
 
-def stretch(
-    time_ns: int, step: int, steps: int, schedule_ns: int, duration_ns: int, facts: tuple[int, int, int, int]
-) -> Stretch:
-    """A stretch of equal steps; facts: batch, context, running, free blocks."""
-    named = dict(zip(("batch", "context", "running", "free_blocks"), facts, strict=True))
+def stretch(time_ns: int, step: int, steps: int, schedule_ns: int, duration_ns: int, facts: tuple[int, ...]) -> Stretch:
+    """A stretch of equal steps; facts: batch, context, running, free blocks, and the fewest of them if that differs."""
+    named = dict(zip(("batch", "context", "running", "free_blocks", "least_free_blocks"), facts, strict=False))
     return Stretch(
         time_ns=time_ns, step=step, steps=steps, schedule_ns=schedule_ns, durations_ns=[duration_ns], **named
     )
@@ -235,6 +233,49 @@ def asynchronous() -> list[AnyRecord]:
             stretch(20, 2, 1, 10, 10, (1, 4, 1, 6)),
             turn(30, (0, 0, 8), ended=2, finished=(0,)),
             end(30, 3, completed=1),
+        ]
+    )
+
+
+def across() -> list[AnyRecord]:
+    """Two requests of 3 tokens that give 2 and 5, steps of 10 ns, 8 blocks of 4, two steps under way.
+
+    0 ns: step 0 prefills both, step 1 decodes both (its token is the first one's last).
+    10 ns: their first tokens; step 2 is the second request's alone, whose token 5 takes a block: 5 are free.
+    20 ns: the first leaves with its block. Step 3 follows on step 2: the stretch goes on across this output.
+    30 ns: step 4 gives the last token. 40 ns: nothing more to decide, the stretch is told. 50 ns: the last token.
+    """
+    return numbered(
+        [
+            header(async_scheduling=True),
+            arrive(0, 0, 3, 2),
+            arrive(0, 1, 3, 5),
+            turn(0, (2, 0, 6), admitted=((0, 0, 3), (1, 0, 3)), decided=(0, 10, 2, 6, 2, 0)),
+            stretch(10, 1, 1, 0, 10, (2, 6, 2, 6)),
+            turn(10, (2, 0, 6), ended=0, first=(0, 1)),
+            turn(20, (1, 0, 6), ended=1, finished=(0,)),
+            stretch(40, 2, 3, 10, 10, (1, 4, 1, 6, 5)),
+            turn(50, (0, 0, 8), ended=4, finished=(1,)),
+            end(50, 5, completed=2),
+        ]
+    )
+
+
+def joining() -> list[AnyRecord]:
+    """As `asynchronous`, but a second request comes at 5 ns, of 3 tokens that give 1.
+
+    10 ns: it is admitted beside token 5 of the first, which takes a block. 30 ns: both get their last token.
+    """
+    return numbered(
+        [
+            header(async_scheduling=True),
+            arrive(0, 0, 3, 3),
+            turn(0, (1, 0, 7), admitted=((0, 0, 3),), decided=(0, 10, 1, 3, 1, 0)),
+            arrive(5, 1, 3, 1),
+            stretch(10, 1, 1, 0, 10, (1, 3, 1, 7)),
+            turn(10, (2, 0, 5), ended=0, first=(0,), admitted=((1, 0, 3),), decided=(2, 10, 2, 4, 2, 4)),
+            turn(30, (0, 0, 8), ended=2, first=(1,), finished=(0, 1)),
+            end(30, 3, completed=2),
         ]
     )
 
@@ -392,6 +433,8 @@ EXAMPLES = {
     "synchronous": synchronous,
     "preempting": preempting,
     "asynchronous": asynchronous,
+    "across": across,
+    "joining": joining,
     "sharing": sharing,
     "aborted": aborted,
     "chunked": chunked,

@@ -136,6 +136,7 @@ class Converter:
         self.flight: dict[int, tuple[int, int]] = {}
         self.outcome: dict[str, Any] = {}
         self.stretch: Stretch | None = None
+        self.least = 0
         self.free_blocks = 0
         self.shared = self._shared_groups()
 
@@ -278,8 +279,10 @@ class Converter:
             stretch.steps += 1
             stretch.durations_ns.append(duration_ns)
             stretch.free_blocks = free_blocks
+            self.least = min(self.least, free_blocks)
             return
         self._flush()
+        self.least = free_blocks
         self.stretch = Stretch(
             time_ns=0,
             step=self.steps,
@@ -327,5 +330,7 @@ class Converter:
             if len(set(stretch.durations_ns)) == 1:
                 stretch.durations_ns = stretch.durations_ns[:1]
             stretch.time_ns = self.now_ns
+            if self.least < stretch.free_blocks:
+                stretch.least_free_blocks = self.least
             self.records.append(stretch)
             self.stretch = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -149,15 +150,25 @@ def told(seeds: Sequence[int], **how: int) -> Iterator[tuple[int, Case, list[Any
             continue
 
 
+TELLINGS: tuple[dict[str, int], ...] = ({}, {"max_stretch": 1}, {"across": True})
+
+
+def goes_across(before: AnyRecord, record: AnyRecord) -> bool:
+    """Whether a stretch goes on across the output that was told before it."""
+    return isinstance(before, Turn) and isinstance(record, Stretch) and before.ended == record.step - 1
+
+
 def judged(seeds: Sequence[int]) -> Counter[str]:
-    """Accept the slow engine's logs, told in stretches or step by step; what there was in them."""
+    """Accept the slow engine's logs, told in stretches, step by step, and across outputs; what there was in them."""
     seen: Counter[str] = Counter()
-    for max_stretch in (1_000_000, 1):
-        for seed, (limits, _, _), records in told(seeds, max_stretch=max_stretch):
+    for how in TELLINGS:
+        for seed, (limits, _, _), records in told(seeds, **how):
             error = violation(records)
             assert error is None, (seed, str(error), limits)
             turns = [record for record in records if isinstance(record, Turn)]
             seen["logs"] += 1
+            seen["across"] += sum(goes_across(*pair) for pair in pairwise(records))
+            seen["fewer"] += sum(r.least_free_blocks is not None for r in records if isinstance(r, Stretch))
             seen[limits.version] += 1
             seen["asynchronous"] += limits.async_scheduling
             seen["lengths"] += len({each.block_size for each in limits.groups}) > 1
@@ -170,7 +181,8 @@ def judged(seeds: Sequence[int]) -> Counter[str]:
 
 def test_random_logs_are_legal() -> None:
     seen = judged(SEEDS)
-    assert seen["logs"] > 0.95 * 2 * len(SEEDS)
+    assert seen["logs"] > 0.95 * len(TELLINGS) * len(SEEDS)
+    assert seen["across"] > 200 and seen["fewer"] > 200, seen
     assert seen["preemptions"] > 500 and seen["hits"] > 5000, seen
     assert min(seen[kind] for kind in [*GroupKind, *EngineVersion, "asynchronous", "lengths"]) > 50, seen
 

@@ -11,9 +11,11 @@ from log_mutations import could_be_read, kind_of, others
 from replay_examples import (
     EXAMPLES,
     aborted,
+    across,
     asynchronous,
     changed,
     chunked,
+    joining,
     numbered,
     preempting,
     routed,
@@ -23,6 +25,7 @@ from replay_examples import (
     violation,
 )
 
+from isim.record.digest import log_digest
 from isim.record.records import KINDS, AnyRecord, Arrive, End, Header, RejectReason
 from isim.replay import FREE_FIELDS, RULES, Replay, ReplayViolation, Rule
 
@@ -48,11 +51,15 @@ def _late_arrival() -> list[AnyRecord]:
     return numbered([*records[:5], records[6], records[5], *records[7:]])
 
 
-def _over_an_outcome() -> list[AnyRecord]:
-    """Steps 1 and 2 told as one stretch, although the first token comes between their decisions."""
+def _whole() -> list[AnyRecord]:
+    """Steps 1 and 2 told as one stretch, and the first token, which comes between their decisions, before it."""
     records = asynchronous()
     whole = msgspec.structs.replace(records[5], step=1, steps=2, schedule_ns=0, context=3)
     return numbered([*records[:3], records[4], whole, *records[6:]])
+
+
+def _swapped(records: list[AnyRecord], place: int) -> list[AnyRecord]:
+    return numbered([*records[:place], records[place + 1], records[place], *records[place + 2 :]])
 
 
 BROKEN: list[tuple[Rule, int, list[AnyRecord]]] = [
@@ -139,7 +146,15 @@ BROKEN: list[tuple[Rule, int, list[AnyRecord]]] = [
     (Rule.STRETCH, 7, changed(preempting(), 7, steps=3, time_ns=35)),
     (Rule.STRETCH, 5, changed(preempting(), 5, time_ns=16)),
     (Rule.CAUSALITY, 5, _without(preempting(), 5)),
-    (Rule.STRETCH, 3, _over_an_outcome()),
+    (Rule.STRETCH, 4, _swapped(asynchronous(), 3)),
+    (Rule.STRETCH, 4, changed(_whole(), 4, steps=1, time_ns=10)),
+    (Rule.STRETCH, 4, _swapped(joining(), 4)),
+    (Rule.STRETCH, 7, changed(across(), 7, steps=1, time_ns=20, free_blocks=5, least_free_blocks=None)),
+    (Rule.STRETCH, 7, changed(across(), 7, steps=4, time_ns=50)),
+    (Rule.QUEUES, 7, changed(across(), 7, running=2)),
+    (Rule.BLOCK_LEDGER, 7, changed(across(), 7, least_free_blocks=None)),
+    (Rule.BLOCK_LEDGER, 7, changed(across(), 7, least_free_blocks=4)),
+    (Rule.BLOCK_LEDGER, 5, changed(preempting(), 5, least_free_blocks=0)),
     (Rule.STRETCH, 3, changed(asynchronous(), 3, steps=2, time_ns=20)),
     (Rule.STRETCH_FORM, 5, changed(preempting(), 5, durations_ns=[5, 5])),
     (Rule.STRETCH_FORM, 5, changed(preempting(), 5, durations_ns=[5, 6, 5])),
@@ -175,6 +190,12 @@ def test_hand_worked_log_is_accepted(name: str) -> None:
     assert isinstance(last, End)
     assert (summary.records, summary.steps, summary.arrived) == (len(records), last.steps, last.arrived)
     assert (summary.completed, summary.rejected, summary.aborted) == (last.completed, last.rejected, last.aborted)
+
+
+def test_a_stretch_may_be_cut_at_an_output_or_go_on_across_it() -> None:
+    assert violation(asynchronous()) is None
+    assert violation(_whole()) is None
+    assert log_digest(asynchronous()) == log_digest(_whole())
 
 
 def test_a_violation_survives_being_raised_again_from_its_arguments() -> None:

@@ -17,7 +17,7 @@ from isim.policy.vllm.flight import Flight
 from isim.policy.vllm.group_pool import GroupPool, Tables
 from isim.policy.vllm.group_rules import beats_of, groups_of, unprocessed_steps
 from isim.policy.vllm.keys import Chain, KeyTable, Run
-from isim.policy.vllm.plan import Blocked, Plan
+from isim.policy.vllm.plan import Blocked, Outcome, Plan
 from isim.policy.vllm.scheduler import Scheduler
 from isim.policy.vllm.sequence import Sequence, Status
 from isim.policy.vllm.walk import RunningPass, walk
@@ -112,11 +112,19 @@ class GroupScheduler(Scheduler):
             return 0
         return super().horizon(plan)
 
-    def advance(self, steps: int) -> None:
-        self._open_ahead(steps)
+    def advance(self, steps: int) -> int:
+        least = self._open_ahead(steps)
         super().advance(steps)
         if self._quotable:
             self.publish()
+        return least
+
+    def advance_past_output(self, steps: int, made: int) -> tuple[Outcome | None, int, int]:
+        if made:
+            return super().advance_past_output(steps, made)
+        least = self.advance(1)
+        outcome, free_blocks, later = super().advance_past_output(steps, 1)
+        return outcome, free_blocks, min(least, later)
 
     def extend(self, sequence: Sequence, tokens: int, plan: Plan, flight: Flight) -> None:
         tables = tables_of(sequence)
@@ -176,8 +184,10 @@ class GroupScheduler(Scheduler):
     def _register(self, sequence: Sequence, chain: Chain) -> None:
         self.groups.name(tables_of(sequence), sequence.hashed, shared_only=True)
 
-    def _open_ahead(self, ticks: int) -> None:
-        decoders = self.decoders
+    def _open_ahead(self, ticks: int) -> int:
+        """Returns how many blocks were free after the tick that left the fewest."""
+        decoders, groups = self.decoders, self.groups
+        least = self.limits.num_blocks
         for tick in range(decoders.tick, decoders.tick + ticks):
             for sequence in decoders.beating(tick):
                 computed = sequence.offset + tick
@@ -188,6 +198,8 @@ class GroupScheduler(Scheduler):
                 self.give_back(sequence, computed, settled)
                 self.lend(sequence, computed, 1)
                 decoders.go_on(sequence, tick)
+            least = min(least, groups.free)
+        return least
 
     def _smooth_pass(self, plan: Plan, flight: Flight) -> bool:
         """The whole running pass: names must be given in the very step, since a state of this step is not there yet."""

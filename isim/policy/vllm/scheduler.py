@@ -182,10 +182,11 @@ class Scheduler:
         """Whether the oldest step under way brings something that needs saying: call `update` at its end."""
         return self.depth > 1 and not self.flights[0].quiet
 
-    def advance(self, steps: int) -> None:
+    def advance(self, steps: int) -> int:
         """Make `steps` steady decisions, taking in the output of all steps that end before the last of them.
 
-        No more than `steady_steps` or `horizon` allowed, and after the output that was due has been taken in.
+        Returns how many blocks were free after the decision that left the fewest. No more than `steady_steps` or
+        `horizon` allowed, and after the output that was due has been taken in.
         """
         decoders, flights = self.decoders, self.flights
         opening = decoders.opened(steps)
@@ -202,6 +203,23 @@ class Scheduler:
             flights.popleft()
         ending = decoders.advance(steps)
         flights.append(Flight(self.steps - 1, False, (), (), ending) if ending else QUIET)
+        return self.ledger.free
+
+    def advance_past_output(self, steps: int, made: int) -> tuple[Outcome | None, int, int]:
+        """Make all but `made` (0 or 1) of at least 2 steady decisions, taking in after the first what was due then.
+
+        Returns what it brought, how many blocks were free at that moment, and after the decision that left the fewest.
+        """
+        ledger = self.ledger
+        if not made and not self.flights[0].ending:
+            free_blocks = ledger.free - self.decoders.opened(1)
+            outcome = self.update()
+            return outcome, free_blocks, self.advance(steps)
+        least = ledger.free if made else self.advance(1)
+        # What is given back now the next decision may take.
+        outcome = self.update()
+        free_blocks = ledger.free
+        return outcome, free_blocks, min(least, self.advance(steps - 1))
 
     # ---- what the passes share
 
