@@ -63,7 +63,7 @@ RULES: dict[StrEnum, str] = {
     Rule.QUEUES: "the numbers of running and waiting requests follow from who came and went",
     Rule.BLOCK_LEDGER: "free blocks are all blocks less those that a table of some request holds",
     Rule.DURATION: "a step takes at least 1 ns, and what the linear cost says when the header states it",
-    Rule.STRETCH: "a stretch hides nothing: its steps serve the same requests, what came of a step within it has its turn",
+    Rule.STRETCH: "a stretch hides nothing: its steps serve the same requests, what came out within it has its turn",
     Rule.STRETCH_FORM: "one duration when all are equal, otherwise one for each step",
     Rule.EVENT_BUDGET: "no more steps than max_events",
     Rule.END: "the end's totals are those of the log, and nothing is left that could still run",
