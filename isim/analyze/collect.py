@@ -33,7 +33,6 @@ NEVER = -1
 """In a column of times or steps: it did not happen."""
 _NEVERS = array("q", [NEVER])
 _ZEROS = array("q", [0])
-_MARK = 1024
 
 
 def _extend(column: array[int], values: list[int]) -> None:
@@ -106,23 +105,28 @@ class StepColumns:
         self.usable_blocks = usable_blocks
         self.least_free_blocks = usable_blocks
         self.most_running = 0
-        self._marks: list[int] = []
+        self._chunk_steps: list[int] = []
+        """Steps told by the end of each batch of records, and when the last of them ended."""
+        self._chunk_end_ns: list[int] = []
+        self._seen_chunk = -1
+        self._seen_ends_ns: list[int] = []
 
     def settle(self) -> None:
-        """Every step was read: prepare `ended_by`."""
-        spans_ns = self.spans_ns
-        sums = (sum(spans_ns[start : start + _MARK]) for start in range(0, len(spans_ns), _MARK))
-        self._marks = list(accumulate(sums))
+        """Every step was read: prepare the areas of the runs."""
         ends_ns = chain(islice(self.run_start_ns, 1, None), (self.last_end_ns,))
         self.run_area = array(
             "q", accumulate(map(mul, self.run_batch, map(sub, ends_ns, self.run_start_ns)), initial=0)
         )
 
-    def extend(self, spans_ns: list[int], starts_ns: list[int], batches: list[int]) -> None:
-        """Append steps and runs."""
+    def extend(self, spans_ns: list[int], starts_ns: list[int], batches: list[int], last_end_ns: int) -> None:
+        """Append steps, the last of which ended at `last_end_ns`, and runs."""
         _extend(self.spans_ns, spans_ns)
         _extend(self.run_start_ns, starts_ns)
         _extend(self.run_batch, batches)
+        self.last_end_ns = last_end_ns
+        if spans_ns:
+            self._chunk_steps.append(len(self.spans_ns))
+            self._chunk_end_ns.append(last_end_ns)
 
     def later_ns(self, step: int, more_ns: Sequence[int]) -> int:
         """The time from the end of a step to that of the last one of `more_ns`, which follow those known so far."""
@@ -131,10 +135,14 @@ class StepColumns:
 
     def ended_by(self, time_ns: int) -> int:
         """How many steps ended at or before this time."""
-        mark = bisect_right(self._marks, time_ns)
-        before_ns = self._marks[mark - 1] if mark else 0
-        ends_ns = list(accumulate(self.spans_ns[mark * _MARK : (mark + 1) * _MARK], initial=before_ns))
-        return mark * _MARK + bisect_right(ends_ns, time_ns, lo=1) - 1
+        chunk = bisect_right(self._chunk_end_ns, time_ns)
+        if chunk == len(self._chunk_end_ns):
+            return len(self.spans_ns)
+        first, before_ns = (self._chunk_steps[chunk - 1], self._chunk_end_ns[chunk - 1]) if chunk else (0, 0)
+        if chunk != self._seen_chunk:
+            spans_ns = self.spans_ns[first : self._chunk_steps[chunk]]
+            self._seen_chunk, self._seen_ends_ns = chunk, list(accumulate(spans_ns, initial=before_ns))
+        return first + bisect_right(self._seen_ends_ns, time_ns, lo=1) - 1
 
 
 class Collector:
@@ -268,8 +276,7 @@ class Collector:
             starts_ns.append(last_end_ns)
             batches.append(batch)
             last_end_ns += took_ns
-        steps.extend(spans_ns, starts_ns, batches)
-        steps.last_end_ns = last_end_ns
+        steps.extend(spans_ns, starts_ns, batches, last_end_ns)
         steps.least_free_blocks = least_free_blocks
 
     def _outcome(self, turn: Turn, ended: int, ended_ns: int) -> None:

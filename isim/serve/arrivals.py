@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from itertools import islice
 
 from isim.kernel.actor import Actor
 from isim.kernel.alarm import Alarm
@@ -54,11 +55,11 @@ def send(kernel: Kernel, requests: Iterator[Request], router: Router, census: Ce
 
 def _batches(requests: Iterator[Request], most: int) -> Iterator[list[Request]]:
     """The requests in order, at most so many together, but all of one instant."""
-    batch: list[Request] = []
-    for request in requests:
-        if len(batch) >= most and request.arrival_ns != batch[-1].arrival_ns:
-            yield batch
-            batch = []
-        batch.append(request)
-    if batch:
+    batch = list(islice(requests, most))
+    while batch:
+        last_ns, after = batch[-1].arrival_ns, next(requests, None)
+        while after is not None and after.arrival_ns == last_ns:
+            batch.append(after)
+            after = next(requests, None)
         yield batch
+        batch = [] if after is None else [after, *islice(requests, most - 1)]

@@ -15,10 +15,8 @@ waits for the clock, and an arrival cuts it to end at the first moment of decisi
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Generator, Sequence
-from itertools import accumulate
 
 from isim.cost.base import CostModel
 from isim.kernel.actor import Actor
@@ -142,14 +140,13 @@ class Engine:
             if scheduler.live or scheduler.unreported:
                 run = self._decide()
                 if run is not None:
-                    turn = len(run.durations_ns) - ahead
                     quiet_until_ns = coming[0].arrival_ns if coming else census.quiet_until_ns
-                    if run.ends_ns[turn] > quiet_until_ns and turn + ahead > 1:
+                    if run.next_ns(ahead) > quiet_until_ns and len(run.durations_ns) > 1:
                         if quiet_until_ns > self.now_ns:
-                            turn = max(1 - ahead, bisect_left(run.ends_ns, quiet_until_ns))
+                            run.cut_at(quiet_until_ns, ahead)
                         else:
-                            turn = yield from self._watch(actor, run, turn)
-                    self._settle(run, turn)
+                            yield from self._watch(actor, run)
+                    self._settle(run)
                 if len(flights) < depth and (flights[-1].step >= 0 or (again and scheduler.has_requests)):
                     continue
             elif flights:
@@ -287,58 +284,55 @@ class Engine:
             start_ns = self.now_ns
         steps = min(most, self.stretch_limit(made), self._reach)
         durations_ns = self._cost.decode_series_ns(batch, context, steps)
-        ends_ns = list(accumulate(durations_ns, initial=start_ns))
-        if ends_ns[-1] > SAFE_MAX_NS:
-            raise too_late(ends_ns[-1], self._name)
+        end_ns = start_ns + sum(durations_ns)
+        if end_ns > SAFE_MAX_NS:
+            raise too_late(end_ns, self._name)
         self._barren_turns = 0
-        return Run(self.scheduler.steps - made, self.now_ns, batch, context, made, durations_ns, ends_ns)
+        return Run(self.scheduler.steps - made, self.now_ns, batch, context, made, durations_ns, start_ns, end_ns)
 
-    # ---- runs of steady steps: the engine decides again at `ends_ns[turn]`, when the last of them ends or starts
+    # ---- runs of steady steps: the engine decides again when the last of them ends, or starts
 
-    def _watch(self, actor: Actor, run: Run, turn: int) -> Generator[Alarm, None, int]:
-        """Wait for the clock while a run goes on; returns at which decision it has to stop for somebody who arrived."""
-        kernel, mailbox, ends_ns = self._kernel, self.mailbox, run.ends_ns
-        soonest = 2 - self.scheduler.depth
+    def _watch(self, actor: Actor, run: Run) -> Waits:
+        """Wait for the clock while a run goes on, and cut it at the first decision from somebody's arrival on."""
+        kernel, mailbox, ahead = self._kernel, self.mailbox, self.scheduler.depth - 1
         if self.scheduler.outcome_due():
-            return soonest
+            run.cut(1)
+            return
         began_ns = kernel.now_ns
-        lease = self._hold(ends_ns[turn] - began_ns)
+        lease = self._hold(run.next_ns(ahead) - began_ns)
         actor.waits_for = "the end of a stretch"
         mailbox.wakes = True
-        while kernel.now_ns < ends_ns[turn]:
+        while kernel.now_ns < run.next_ns(ahead):
             yield self._alarm.wait()
             if mailbox.wakes and self.has_news():
                 mailbox.wakes = False
-                sooner = max(soonest, bisect_left(ends_ns, kernel.now_ns))
-                if sooner < turn:
-                    turn = sooner
-                    lease.shorten(ends_ns[turn] - began_ns)
+                if run.cut_at(kernel.now_ns, ahead):
+                    lease.shorten(run.next_ns(ahead) - began_ns)
         mailbox.wakes = False
-        return turn
 
-    def _settle(self, run: Run, turn: int) -> None:
-        """Make the decisions of a run up to the next at `ends_ns[turn]`, and write them down."""
-        scheduler, ends_ns, made = self.scheduler, run.ends_ns, run.made
-        ahead = scheduler.depth - 1
-        steps = turn + ahead
+    def _settle(self, run: Run) -> None:
+        """Make the decisions of a run, and write them down."""
+        scheduler, made, steps = self.scheduler, run.made, len(run.durations_ns)
+        next_ns = run.next_ns(scheduler.depth - 1)
         self._reach = 2 * steps if steps > _FIRST_REACH else _FIRST_REACH
-        if turn and ahead and not scheduler.flights[0].quiet:
-            self.now_ns = ends_ns[0]
-            self._outcome, free_blocks, least = scheduler.advance_past_output(steps, made)
-            if self._outcome is not None:
-                if self._outcome.finished:
-                    self._finish(self._outcome.finished)
+        if scheduler.depth > 1 and steps > 1 and not scheduler.flights[0].quiet:
+            self.now_ns = run.start_ns
+            outcome, free_blocks, least = scheduler.advance_past_output(steps, made)
+            if outcome is not None:
+                self._outcome = outcome
+                if outcome.finished:
+                    self._finish(outcome.finished)
                 self._say_outcome(free_blocks)
         else:
             least = scheduler.ledger.free
             if steps > made:
                 least = min(least, scheduler.advance(steps - made)) if made else scheduler.advance(steps)
-        if ahead and turn:
-            self._ends_ns[0] = ends_ns[turn]
-        self._ends_ns.append(ends_ns[steps])
-        self._busy_until_ns = ends_ns[steps]
+        if steps > 1 and scheduler.depth > 1:
+            self._ends_ns[0] = next_ns
+        self._busy_until_ns = run.end_ns
+        self._ends_ns.append(run.end_ns)
         self._spent += steps
-        self._emit(stretch_of(run, steps, ends_ns[turn], self.number, scheduler, least))
+        self._emit(stretch_of(run, next_ns, self.number, scheduler, least))
 
     # ---- the log
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import accumulate
+
 import msgspec
 
 from isim.policy.vllm.plan import Outcome, Plan
@@ -10,9 +13,9 @@ from isim.record.records import Stretch, Turn
 
 
 class Run(msgspec.Struct, gc=False):
-    """Steady steps that follow one another: from which step, decided when, on what batch.
+    """Steady steps that follow one another: from which step, decided when, on what batch, `made` of them already.
 
-    `made` of the decisions are made. `ends_ns[i]` is the end of the i-th step, `ends_ns[0]` the start of the first.
+    The first starts at `start_ns`, the last ends at `end_ns`.
     """
 
     step: int
@@ -21,18 +24,36 @@ class Run(msgspec.Struct, gc=False):
     context: int
     made: int
     durations_ns: list[int]
-    ends_ns: list[int]
+    start_ns: int
+    end_ns: int
+
+    def next_ns(self, ahead: int) -> int:
+        """When the engine decides again: at the end of the last step, or, with one `ahead`, at its start."""
+        return self.end_ns - self.durations_ns[-1] if ahead else self.end_ns
+
+    def cut(self, steps: int) -> None:
+        """Leave only the first steps."""
+        self.end_ns -= sum(self.durations_ns[steps:])
+        del self.durations_ns[steps:]
+
+    def cut_at(self, time_ns: int, ahead: int) -> bool:
+        """End it at the first decision from a time on, with a step at least; False where it ends sooner anyway."""
+        starts_ns = list(accumulate(self.durations_ns[:-1], initial=self.start_ns))
+        steps = max(1, bisect_left(starts_ns, time_ns) + ahead)
+        if steps >= len(starts_ns):
+            return False
+        self.cut(steps)
+        return True
 
 
-def stretch_of(run: Run, steps: int, time_ns: int, engine: int, table: Scheduler, least: int) -> Stretch:
-    """The first `steps` of a run, told at a time at which the engine's table is `table`.
+def stretch_of(run: Run, time_ns: int, engine: int, table: Scheduler, least: int) -> Stretch:
+    """A whole run, told at a time at which the engine's table is `table`.
 
     `least` is how many blocks were free after the decision that left the fewest.
     """
     free_blocks = table.ledger.free
     durations_ns = run.durations_ns
-    if len(durations_ns) != steps:
-        durations_ns = durations_ns[:steps]
+    steps = len(durations_ns)
     if steps > 1 and durations_ns[0] == durations_ns[-1] and durations_ns.count(durations_ns[0]) == steps:
         durations_ns = durations_ns[:1]
     return Stretch(
