@@ -15,6 +15,7 @@ from isim.cost.memory import KvCapacity
 from isim.kernel.kernel import Kernel
 from isim.model.spec import Confidence
 from isim.policy.vllm.group_pool import GroupPool
+from isim.policy.vllm.pool import BlockPool
 from isim.record.digest import log_digest
 from isim.record.log import Log
 from isim.record.records import REVISION, SCHEMA, AnyRecord, End, EngineLimits, Header, LinearCoefficients, RouterFacts
@@ -59,8 +60,9 @@ def play(
     engines: int = 1,
     router: RouterFacts | None = None,
     timeout_ns: int | None = None,
+    make_pool: type[BlockPool] = NumberedPool,
 ) -> Played:
-    """Run to the end and keep every record."""
+    """Run to the end and keep every record. With `BlockPool` blocks have no numbers, as in the product."""
     records: list[AnyRecord] = []
     header = Header(
         time_ns=0,
@@ -87,7 +89,7 @@ def play(
         client_timeout_ns=timeout_ns,
     )
     system = wire(
-        parts, requests, log, kernel=kernel, max_stretch=max_stretch, make_pool=NumberedPool, foresight=foresight
+        parts, requests, log, kernel=kernel, max_stretch=max_stretch, make_pool=make_pool, foresight=foresight
     )
     kernel.run()
     census = system.census

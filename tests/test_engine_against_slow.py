@@ -13,6 +13,7 @@ from slow_engine import EndlessRun, SlowRun, run_timed
 from workload_fuzz import Case, linear_step_ns, quoted_ids, random_case, random_groups_case
 
 from isim.kernel.errors import BudgetExceeded
+from isim.policy.vllm.pool import BlockPool
 from isim.replay import Replay, ReplayViolation
 from isim.serve import arrivals
 from isim.serve.trouble import NoHeadway
@@ -62,6 +63,9 @@ def compare(seed: int, make: Callable[[int], Case] = random_case) -> bool:
     assert fewest_free(single.records) == fewest, where
     assert single.block_order() == slow.free_block_order, where
     assert product(foresight=False).digest == whole.digest, where
+    plain = product(make_pool=BlockPool)
+    assert plain.digest == whole.digest, where
+    assert fewest_free(plain.records) == fewest, where
     with patch.object(arrivals, "MOST_AHEAD", 1 + seed % 3):
         assert product().digest == whole.digest, where
     for shuffle_seed in (1, 2):

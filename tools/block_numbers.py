@@ -23,6 +23,10 @@ class NumberedPool(BlockPool):
         self._forgotten: list[int] = []
         self._taken: list[int] = []
 
+    @property
+    def alike(self) -> bool:
+        return False
+
     def order(self) -> list[int]:
         """The free queue, head first."""
         return list(self.numbers)

@@ -23,7 +23,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from itertools import accumulate, chain, islice
-from operator import mul, sub
+from operator import attrgetter, mul, sub
 from struct import pack
 
 from isim.record.errors import CausalityError
@@ -31,6 +31,7 @@ from isim.record.records import Abort, AnyRecord, Arrive, End, Header, Reject, R
 
 NEVER = -1
 """In a column of times or steps: it did not happen."""
+_free_blocks = attrgetter("free_blocks")
 _NEVERS = array("q", [NEVER])
 _ZEROS = array("q", [0])
 
@@ -232,41 +233,33 @@ class Collector:
         spans_ns: list[int] = []
         starts_ns: list[int] = []
         batches: list[int] = []
+        fewest = [steps.least_free_blocks, *map(_free_blocks, records)]
         last_end_ns = steps.last_end_ns
         known = len(steps.spans_ns)
-        least_free_blocks = steps.least_free_blocks
         for record in records:
             if type(record) is Stretch:
-                free_blocks = record.least_free_blocks
-                start_ns, batch, count, durations_ns = (
-                    record.schedule_ns,
-                    record.batch,
-                    record.steps,
-                    record.durations_ns,
-                )
+                start_ns, batch, count = record.schedule_ns, record.batch, record.steps
+                durations_ns = record.durations_ns
                 if len(durations_ns) != count:
                     durations_ns = durations_ns * count
+                if record.least_free_blocks is not None:
+                    fewest.append(record.least_free_blocks)
                 took_ns = sum(durations_ns)
                 spans_ns += durations_ns
             elif type(record) is Turn:
-                free_blocks = None
-                ended, newest = record.ended, known + len(spans_ns) - 1
+                ended = record.ended
                 if ended is not None:
+                    newest = known + len(spans_ns) - 1
                     later_ns = 0 if ended == newest else steps.later_ns(ended, spans_ns)
                     self._outcome(record, ended, last_end_ns - later_ns)
                 if record.preempted or record.skipped:
-                    self._hold(record, newest)
+                    self._hold(record, known + len(spans_ns) - 1)
                 if record.step is None:
                     continue
-                start_ns, batch, count = record.time_ns, record.scheduled, 1
-                took_ns = record.duration_ns
+                start_ns, batch, count, took_ns = record.time_ns, record.scheduled, 1, record.duration_ns
                 if record.admitted or record.chunks:
                     self._admit(steps, record, start_ns if start_ns > last_end_ns else last_end_ns)
                 spans_ns.append(took_ns)
-            if free_blocks is None:
-                free_blocks = record.free_blocks
-            if free_blocks < least_free_blocks:
-                least_free_blocks = free_blocks
             if start_ns > last_end_ns:
                 spans_ns[-count] += start_ns - last_end_ns
                 steps.idle_ns += start_ns - last_end_ns
@@ -277,7 +270,7 @@ class Collector:
             batches.append(batch)
             last_end_ns += took_ns
         steps.extend(spans_ns, starts_ns, batches, last_end_ns)
-        steps.least_free_blocks = least_free_blocks
+        steps.least_free_blocks = min(fewest)
 
     def _outcome(self, turn: Turn, ended: int, ended_ns: int) -> None:
         """What the step `ended`, which ended at `ended_ns`, brought to requests."""

@@ -88,11 +88,12 @@ def _pool_gaps(
     steps = collector.engines[engine]
     requests = collector.requests
     change = array("i", [0]) * (len(steps.spans_ns) + 1)
-    rows = zip(requests.engine, statuses, requests.first_step, requests.last_step, strict=True)
-    for where, status, first, last in islice(rows, first_measured, None):
-        if status == _COMPLETED and where == engine:
-            change[first + 1] += 1
-            change[last + 1] -= 1
+    rows = zip(requests.engine, statuses, strict=True)
+    here = [status == _COMPLETED and where == engine for where, status in islice(rows, first_measured, None)]
+    for first in compress(islice(requests.first_step, first_measured, None), here):
+        change[first + 1] += 1
+    for last in compress(islice(requests.last_step, first_measured, None), here):
+        change[last + 1] -= 1
     single = pool.setdefault(1, array("q"))
     for request, step, previous in requests.late():
         if request >= first_measured and statuses[request] == _COMPLETED and requests.engine[request] == engine:

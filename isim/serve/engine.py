@@ -68,6 +68,7 @@ class Engine:
         self._cost = cost
         self._name = f"engine {number}"
         self._device = Arbiter(kernel, f"device {number}")
+        self._ahead = scheduler.depth - 1
         self._ends_ns: deque[int] = deque()
         """For each step of the scheduler's flights, when it ends."""
         self._busy_until_ns = 0
@@ -133,17 +134,16 @@ class Engine:
     def _body(self, actor: Actor) -> Waits:
         scheduler, census, ends_ns, coming = self.scheduler, self.census, self._ends_ns, self._coming
         again = scheduler.rules.schedule_on_empty
-        depth, ahead = scheduler.depth, scheduler.depth - 1
-        flights = scheduler.flights
+        depth, flights = scheduler.depth, scheduler.flights
         while True:
             self.take_in()
             if scheduler.live or scheduler.unreported:
                 run = self._decide()
                 if run is not None:
                     quiet_until_ns = coming[0].arrival_ns if coming else census.quiet_until_ns
-                    if run.next_ns(ahead) > quiet_until_ns and len(run.durations_ns) > 1:
+                    if run.next_ns > quiet_until_ns and len(run.durations_ns) > 1:
                         if quiet_until_ns > self.now_ns:
-                            run.cut_at(quiet_until_ns, ahead)
+                            run.cut_at(quiet_until_ns)
                         else:
                             yield from self._watch(actor, run)
                     self._settle(run)
@@ -288,51 +288,55 @@ class Engine:
         if end_ns > SAFE_MAX_NS:
             raise too_late(end_ns, self._name)
         self._barren_turns = 0
-        return Run(self.scheduler.steps - made, self.now_ns, batch, context, made, durations_ns, start_ns, end_ns)
+        scheduler, ahead = self.scheduler, self._ahead
+        next_ns = end_ns - durations_ns[-1] if ahead else end_ns
+        step = scheduler.steps - made
+        return Run(step, self.now_ns, batch, context, made, ahead, durations_ns, start_ns, end_ns, next_ns)
 
     # ---- runs of steady steps: the engine decides again when the last of them ends, or starts
 
     def _watch(self, actor: Actor, run: Run) -> Waits:
         """Wait for the clock while a run goes on, and cut it at the first decision from somebody's arrival on."""
-        kernel, mailbox, ahead = self._kernel, self.mailbox, self.scheduler.depth - 1
+        kernel, mailbox = self._kernel, self.mailbox
         if self.scheduler.outcome_due():
             run.cut(1)
             return
         began_ns = kernel.now_ns
-        lease = self._hold(run.next_ns(ahead) - began_ns)
+        lease = self._hold(run.next_ns - began_ns)
         actor.waits_for = "the end of a stretch"
         mailbox.wakes = True
-        while kernel.now_ns < run.next_ns(ahead):
+        while kernel.now_ns < run.next_ns:
             yield self._alarm.wait()
             if mailbox.wakes and self.has_news():
                 mailbox.wakes = False
-                if run.cut_at(kernel.now_ns, ahead):
-                    lease.shorten(run.next_ns(ahead) - began_ns)
+                if run.cut_at(kernel.now_ns):
+                    lease.shorten(run.next_ns - began_ns)
         mailbox.wakes = False
 
     def _settle(self, run: Run) -> None:
         """Make the decisions of a run, and write them down."""
         scheduler, made, steps = self.scheduler, run.made, len(run.durations_ns)
-        next_ns = run.next_ns(scheduler.depth - 1)
         self._reach = 2 * steps if steps > _FIRST_REACH else _FIRST_REACH
-        if scheduler.depth > 1 and steps > 1 and not scheduler.flights[0].quiet:
+        across = run.ahead and steps > 1
+        if across:
+            self._ends_ns[0] = run.next_ns
+        if across and not scheduler.flights[0].quiet:
             self.now_ns = run.start_ns
             outcome, free_blocks, least = scheduler.advance_past_output(steps, made)
             if outcome is not None:
-                self._outcome = outcome
                 if outcome.finished:
                     self._finish(outcome.finished)
-                self._say_outcome(free_blocks)
+                self._emit(turn_of(outcome, self.now_ns, self.number, scheduler, free_blocks))
+        elif not made:
+            least = scheduler.advance(steps)
         else:
             least = scheduler.ledger.free
-            if steps > made:
-                least = min(least, scheduler.advance(steps - made)) if made else scheduler.advance(steps)
-        if steps > 1 and scheduler.depth > 1:
-            self._ends_ns[0] = next_ns
-        self._busy_until_ns = run.end_ns
-        self._ends_ns.append(run.end_ns)
+            if steps > 1:
+                least = min(least, scheduler.advance(steps - 1))
+        self._busy_until_ns = end_ns = run.end_ns
+        self._ends_ns.append(end_ns)
         self._spent += steps
-        self._emit(stretch_of(run, next_ns, self.number, scheduler, least))
+        self._emit(stretch_of(run, self.number, scheduler, least))
 
     # ---- the log
 

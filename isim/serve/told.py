@@ -15,7 +15,8 @@ from isim.record.records import Stretch, Turn
 class Run(msgspec.Struct, gc=False):
     """Steady steps that follow one another: from which step, decided when, on what batch, `made` of them already.
 
-    The first starts at `start_ns`, the last ends at `end_ns`.
+    The first starts at `start_ns`, the last ends at `end_ns`. The engine decides again at `next_ns`, when the last
+    ends, or, with `ahead` 1, when it starts.
     """
 
     step: int
@@ -23,31 +24,31 @@ class Run(msgspec.Struct, gc=False):
     batch: int
     context: int
     made: int
+    ahead: int
     durations_ns: list[int]
     start_ns: int
     end_ns: int
-
-    def next_ns(self, ahead: int) -> int:
-        """When the engine decides again: at the end of the last step, or, with one `ahead`, at its start."""
-        return self.end_ns - self.durations_ns[-1] if ahead else self.end_ns
+    next_ns: int
 
     def cut(self, steps: int) -> None:
         """Leave only the first steps."""
-        self.end_ns -= sum(self.durations_ns[steps:])
-        del self.durations_ns[steps:]
+        durations_ns = self.durations_ns
+        self.end_ns -= sum(durations_ns[steps:])
+        del durations_ns[steps:]
+        self.next_ns = self.end_ns - durations_ns[-1] if self.ahead else self.end_ns
 
-    def cut_at(self, time_ns: int, ahead: int) -> bool:
+    def cut_at(self, time_ns: int) -> bool:
         """End it at the first decision from a time on, with a step at least; False where it ends sooner anyway."""
-        starts_ns = list(accumulate(self.durations_ns[:-1], initial=self.start_ns))
-        steps = max(1, bisect_left(starts_ns, time_ns) + ahead)
-        if steps >= len(starts_ns):
+        durations_ns = self.durations_ns
+        steps = bisect_left(list(accumulate(durations_ns, initial=self.start_ns)), time_ns) + self.ahead
+        if steps >= len(durations_ns):
             return False
-        self.cut(steps)
+        self.cut(steps or 1)
         return True
 
 
-def stretch_of(run: Run, time_ns: int, engine: int, table: Scheduler, least: int) -> Stretch:
-    """A whole run, told at a time at which the engine's table is `table`.
+def stretch_of(run: Run, engine: int, table: Scheduler, least: int) -> Stretch:
+    """A whole run, told when the engine decides again; its table is `table` then.
 
     `least` is how many blocks were free after the decision that left the fewest.
     """
@@ -57,7 +58,7 @@ def stretch_of(run: Run, time_ns: int, engine: int, table: Scheduler, least: int
     if steps > 1 and durations_ns[0] == durations_ns[-1] and durations_ns.count(durations_ns[0]) == steps:
         durations_ns = durations_ns[:1]
     return Stretch(
-        time_ns=time_ns,
+        time_ns=run.next_ns,
         engine=engine,
         step=run.step,
         steps=steps,

@@ -62,6 +62,11 @@ class BlockPool(Ledger):
         self._cached: dict[int, Block | list[Block]] = {}
         self._unhashed_first = unhashed_first
 
+    @property
+    def alike(self) -> bool:
+        """Whether nobody can look for any block, so that it matters to nobody which ones are taken."""
+        return not self._cached
+
     def take(self, owner: Owner, count: int) -> None:
         """Give a request `count` more blocks; the caller has made sure that so many are free."""
         self.remove(count)

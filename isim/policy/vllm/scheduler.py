@@ -211,12 +211,14 @@ class Scheduler:
         Returns what it brought, how many blocks were free at that moment, and after the decision that left the fewest.
         """
         ledger = self.ledger
-        if not made and not self.flights[0].ending:
-            free_blocks = ledger.free - self.decoders.opened(1)
+        if not made and (not self.flights[0].ending or (self.pool.alike and not self._quotable)):
+            opening = self.decoders.opened(1)
+            least = ledger.free - opening
             outcome = self.update()
-            return outcome, free_blocks, self.advance(steps)
-        least = ledger.free if made else self.advance(1)
+            free_blocks = ledger.free - opening
+            return outcome, free_blocks, min(least, self.advance(steps))
         # What is given back now the next decision may take.
+        least = ledger.free if made else self.advance(1)
         outcome = self.update()
         free_blocks = ledger.free
         return outcome, free_blocks, min(least, self.advance(steps - 1))
