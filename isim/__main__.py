@@ -1,7 +1,5 @@
 """`python -m isim`."""
 
-import sys
+from isim.cli.main import command
 
-from isim.cli.main import main
-
-sys.exit(main())
+command()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import compress, repeat
+from operator import add, and_, gt, ne
 
 import msgspec
 
@@ -155,9 +157,8 @@ def _counts(collector: Collector, tokens: Sequence[int], cut: WarmUpCut, labels:
     requests = collector.requests
     status = requests.status
     reasons = list(requests.reasons.values())
-    input_tokens = sum(
-        count for count, how in zip(requests.input_tokens, status, strict=True) if how != Status.REJECTED
-    )
+    served = map(ne, status, repeat(Status.REJECTED.value))
+    input_tokens = sum(compress(requests.input_tokens, served))
     return Counts(
         arrived=len(requests),
         completed=status.count(Status.COMPLETED),
@@ -188,10 +189,9 @@ def _client_tokens(requests: RequestColumns, labels: Mapping[int, Label]) -> int
 
 
 def _truncated(requests: RequestColumns, max_model_len: int) -> int:
-    return sum(
-        prompt + asked > max_model_len and how != Status.REJECTED
-        for prompt, asked, how in zip(requests.input_tokens, requests.asked_tokens, requests.status, strict=True)
-    )
+    asked = map(add, requests.input_tokens, requests.asked_tokens)
+    served = map(ne, requests.status, repeat(Status.REJECTED.value))
+    return sum(map(and_, map(gt, asked, repeat(max_model_len)), served))
 
 
 def _kv(collector: Collector, capacity: KvCapacity) -> Kv:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, compress, pairwise, repeat
+from operator import gt, ne, sub
 
 import msgspec
 
@@ -76,8 +77,7 @@ def rates(collector: Collector, start_ns: int, end_ns: int) -> Rates:
 def whole_rates(collector: Collector, tokens: Sequence[int], start_ns: int, end_ns: int) -> Rates:
     """The rates of a window that holds the whole run; `tokens` is the output of each request."""
     requests = collector.requests
-    started = zip(requests.input_tokens, requests.first_step, strict=True)
-    input_tokens = sum([prompt_tokens for prompt_tokens, first in started if first != NEVER])
+    input_tokens = sum(compress(requests.input_tokens, map(ne, requests.first_step, repeat(NEVER))))
     return _rates(start_ns, end_ns, requests.status.count(Status.COMPLETED), input_tokens, sum(tokens))
 
 
@@ -122,11 +122,8 @@ def load(collector: Collector, cut: WarmUpCut, last_arrival_ns: int, usable_bloc
     served = len(measured) - measured.count(Status.REJECTED)
     span_ns = last_arrival_ns - cut.end_ns
     quarters = _queue_by_quarter(collector, cut.first_measured)
-    waiting = sum(
-        start_ns == NEVER or start_ns > last_arrival_ns
-        for start_ns, status in zip(requests.start_ns, requests.status, strict=True)
-        if status != Status.REJECTED
-    )
+    never_started = requests.start_ns.count(NEVER) - requests.status.count(Status.REJECTED)
+    waiting = never_started + sum(map(gt, requests.start_ns, repeat(last_arrival_ns)))
     area = sum(batch_area(steps, last_arrival_ns) - batch_area(steps, cut.end_ns) for steps in collector.engines)
     seats = collector.header.engine.max_num_seqs * len(collector.engines)
     seat_share = share(area, span_ns * seats) if span_ns > 0 else None
@@ -186,13 +183,11 @@ def _queue_by_quarter(collector: Collector, first_measured: int) -> list[int | N
     measured = len(requests) - first_measured
     means: list[int | None] = []
     for quarter in range(4):
-        part = range(first_measured + measured * quarter // 4, first_measured + measured * (quarter + 1) // 4)
-        waits = [
-            requests.start_ns[request] - requests.arrival_ns[request]
-            for request in part
-            if requests.start_ns[request] != NEVER
-        ]
-        means.append(mean(sum(waits), len(waits)))
+        part = slice(first_measured + measured * quarter // 4, first_measured + measured * (quarter + 1) // 4)
+        starts_ns = requests.start_ns[part]
+        started = list(map(ne, starts_ns, repeat(NEVER)))
+        waits = compress(map(sub, starts_ns, requests.arrival_ns[part]), started)
+        means.append(mean(sum(waits), started.count(True)))
     return means
 
 

@@ -15,11 +15,12 @@ standard output or to files, everything else to standard error. Exit codes:
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 from isim.record.errors import IsimError
 
@@ -69,6 +70,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except Exception as error:
         return _bug(error)
+
+
+def command() -> NoReturn:
+    """`main` as a process, which ends at once: taking every object of a large run apart would only take time.
+
+    What is printed or written was flushed and closed by whoever did it.
+    """
+    code = main()
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def _parser() -> argparse.ArgumentParser:
