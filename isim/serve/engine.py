@@ -299,7 +299,7 @@ class Engine:
         """Wait for the clock while a run goes on, and cut it at the first decision from somebody's arrival on."""
         kernel, mailbox = self._kernel, self.mailbox
         if self.scheduler.outcome_due():
-            run.cut(1)
+            run.cut_at(self.now_ns)
             return
         began_ns = kernel.now_ns
         lease = self._hold(run.next_ns - began_ns)

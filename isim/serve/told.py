@@ -30,20 +30,15 @@ class Run(msgspec.Struct, gc=False):
     end_ns: int
     next_ns: int
 
-    def cut(self, steps: int) -> None:
-        """Leave only the first steps."""
-        durations_ns = self.durations_ns
-        self.end_ns -= sum(durations_ns[steps:])
-        del durations_ns[steps:]
-        self.next_ns = self.end_ns - durations_ns[-1] if self.ahead else self.end_ns
-
     def cut_at(self, time_ns: int) -> bool:
         """End it at the first decision from a time on, with a step at least; False where it ends sooner anyway."""
-        durations_ns = self.durations_ns
-        steps = bisect_left(list(accumulate(durations_ns, initial=self.start_ns)), time_ns) + self.ahead
+        durations_ns, ahead = self.durations_ns, self.ahead
+        ends_ns = list(accumulate(durations_ns, initial=self.start_ns))
+        steps = bisect_left(ends_ns, time_ns) + ahead or 1
         if steps >= len(durations_ns):
             return False
-        self.cut(steps or 1)
+        self.end_ns, self.next_ns = ends_ns[steps], ends_ns[steps - ahead]
+        del durations_ns[steps:]
         return True
 
 

@@ -80,12 +80,12 @@ class BlockPool(Ledger):
         if not count:
             return
         self.free -= count
-        queue, cached = self._queue, self._cached
+        queue = self._queue
         head = queue[0]
         if type(head) is int and head > count:
             queue[0] = head - count
             return
-        pop = queue.popleft
+        pop, cached = queue.popleft, self._cached
         while count:
             head = pop()
             if isinstance(head, int):

@@ -11,9 +11,12 @@ def refusal(limits: EngineLimits, prompt_tokens: int, output_tokens: int) -> Rej
 
     It stops generating where prompt and output reach `max_model_len`, and the last token has no KV.
     """
-    if prompt_tokens >= limits.max_model_len:
+    most = limits.max_model_len
+    if prompt_tokens >= most:
         return RejectReason.PROMPT_TOO_LONG
-    peak_tokens = min(prompt_tokens + output_tokens, limits.max_model_len) - 1
+    peak_tokens = prompt_tokens + output_tokens - 1
+    if peak_tokens >= most:
+        peak_tokens = most - 1
     if limits.groups:
         peak_blocks = sum(most_held(limits, group, peak_tokens) for group in limits.groups)
     else:

@@ -130,11 +130,13 @@ class Scheduler:
         flight = self.flights.popleft()
         if flight.quiet:
             return None
-        outcome = Outcome(flight.step)
+        first: tuple[int, ...] = ()
+        late: tuple[tuple[int, int], ...] = ()
+        finished: tuple[int, ...] = ()
         if flight.first:
-            outcome.first = tuple([member.index for member in flight.first if member.status is not _GONE])
+            first = tuple([member.index for member in flight.first if member.status is not _GONE])
         if flight.late:
-            outcome.late = tuple([(late.index, step) for late, step in flight.late if late.status is not _GONE])
+            late = tuple([(member.index, step) for member, step in flight.late if member.status is not _GONE])
         for sequence in flight.ending:
             status = sequence.status
             if status is _GONE:
@@ -145,9 +147,9 @@ class Scheduler:
                 del self.running[sequence.index]
                 sequence.hashed = sequence.computed
                 self.free(sequence)
-            outcome.finished += (sequence.index,)
+            finished += (sequence.index,)
             self._forget(sequence)
-        return outcome if outcome.first or outcome.late or outcome.finished else None
+        return Outcome(flight.step, first, late, finished) if first or late or finished else None
 
     # ---- runs of equal decisions
 
