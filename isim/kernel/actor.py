@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 
-from simpy.core import Environment
-from simpy.events import Event, EventPriority, Initialize, Process
-
 from isim.kernel.agenda import Agenda
 from isim.kernel.alarm import Alarm
 from isim.kernel.clock import Rank
+from isim.kernel.simpy_core import Environment, Event, EventPriority, Initialize, Process
 from isim.record.errors import CausalityError
 
 Body = Callable[["Actor"], Generator[Alarm, None, None]]

@@ -13,11 +13,9 @@ from __future__ import annotations
 
 from heapq import heappush
 
-from simpy.core import Environment
-from simpy.events import Event
-
 from isim.kernel.agenda import NO_KEY, Agenda
 from isim.kernel.clock import Rank, check_time_ns
+from isim.kernel.simpy_core import Environment, Event
 from isim.record.errors import CausalityError
 
 
