@@ -54,26 +54,33 @@ def test_tokens_are_told_in_the_fewest_runs() -> None:
 
 
 def drawn_runs(dice: Random, earlier: list[Token]) -> list[Run]:
-    """Of few groups, often from their beginning, so that prompts agree for a while; or as far as an earlier one."""
-    runs = [(dice.choice("abc"), dice.choice([0, 0, 0, 2]), dice.randrange(1, 14)) for _ in range(dice.randrange(4))]
+    """Of few groups, often from their beginning, so that prompts agree for a while; or an earlier one with a twist."""
+    runs = [(dice.choice("abc"), dice.choice([0, 0, 2, 4]), dice.randrange(1, 14)) for _ in range(dice.randrange(4))]
     if earlier and dice.random() < 0.6:
-        kept = earlier[: dice.randrange(1, len(earlier) + 1)]
-        group, offset = kept[-1]
-        runs = [(name, at, 1) for name, at in kept]
-        runs.append((group, max(0, offset + dice.randrange(-6, 4)), dice.randrange(1, 14)))
+        kept = dice.randrange(1, len(earlier) + 1)
+        group, offset = earlier[kept - 1]
+        twist = (group, max(0, offset + dice.randrange(-6, 4)), dice.randrange(1, 4))
+        rest = earlier[kept + twist[2] :]
+        runs = [(name, at, 1) for name, at in earlier[:kept]]
+        runs += [twist, *((name, at, 1) for name, at in rest)]
     return runs
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_two_blocks_have_one_key_when_all_tokens_up_to_their_ends_are_the_same(seed: int) -> None:
-    """And a block that is not filled by shared tokens has one that nobody else has."""
+    """And a block that is not filled by shared tokens has one that nobody else has, also where there is no chain."""
     dice = Random(seed)
     block = dice.choice([1, 2, 3, 4])
     table = KeyTable()
     owners: dict[int, object] = {}
     holders: dict[object, int] = {}
     tokens: list[Token] = []
-    for index in range(60):
+    for index in range(80):
+        if index % 4 == 2:
+            alone = Tables(index=index, chains=None, entries=[], passed=[], named=[])
+            for place in (0, 1, 2, PRIVATE_BLOCKS // 2, PRIVATE_BLOCKS - 1):
+                assert owners.setdefault(alone.key(0, place), (index, place)) == (index, place)
+            continue
         runs = drawn_runs(dice, tokens)
         tokens = spelt(runs)
         chain = Chain(table, index, block, runs, len(tokens))
@@ -82,16 +89,12 @@ def test_two_blocks_have_one_key_when_all_tokens_up_to_their_ends_are_the_same(s
         assert chain.shared_blocks == len(tokens) // block
         stop = dice.randrange(chain.shared_blocks + 1)
         beforehand = chain.shared_keys(stop)[:stop] if dice.random() < 0.5 else None
-        places = list(range(chain.shared_blocks + 3))
+        places = [*range(chain.shared_blocks + 3), PRIVATE_BLOCKS - 1]
         if dice.random() < 0.5:
             dice.shuffle(places)
         keys = {place: chain.key(place) for place in places}
         assert beforehand is None or beforehand == [keys[place] for place in range(stop)]
         assert chain.shared_keys(chain.shared_blocks) == [keys[place] for place in range(chain.shared_blocks)]
-        # As if it had another index, and nothing that others know.
-        alone = Tables(index=60 + index, chains=None, entries=[], passed=[], named=[])
-        for place in range(4):
-            assert owners.setdefault(alone.key(0, place), alone) is alone
         for place, key in keys.items():
             shared = (place + 1) * block <= len(tokens)
             identity = tuple(tokens[: (place + 1) * block]) if shared else (index, place)
