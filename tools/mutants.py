@@ -69,7 +69,11 @@ TESTS: dict[str, tuple[str, ...]] = {
     "isim/policy/*.py": ("tests/test_policy_doors.py",),
     "isim/replay/execution/future.py": ("tests/machine/test_execution_parts.py",),
     "isim/replay/execution/line.py": ("tests/machine/test_execution_parts.py",),
-    "isim/replay/execution/*.py": ("tests/machine/test_execution_replay.py",),
+    "isim/replay/execution/*.py": (
+        "tests/machine/test_execution_replay.py",
+        "tests/machine/test_execution_words.py",
+        "tests/machine/test_execution_parts.py",
+    ),
     "isim/replay/tables.py": (
         "tests/replay/test_group_terms.py",
         "tests/replay/test_replay_groups.py",

@@ -8,6 +8,9 @@ from typing import cast
 
 import msgspec
 import pytest
+from execution_examples import violation
+from executions import records_of
+from random_machines import random_case
 
 from isim.record.execution import CollectiveFact, CollectiveKind, ComputeFact, OperationFact
 from isim.replay.execution.future import Future, Moment, end_of
@@ -74,6 +77,19 @@ def test_lanes_and_leases_are_had_as_early_as_all_bookings_allow(seed: int) -> N
         if dice.random() < 0.6:
             now = (now[0] + dice.randrange(2 * pace), 0) if dice.random() < 0.7 else (now[0], now[1] + 1)
             now = max(now, (now[0], 0))
+
+
+def test_what_long_ago_was_written_and_read_keeps_nobody_waiting() -> None:
+    """Nor what is written long after; in between are more gaps than are kept."""
+    future, plain = Future({"w": 400}), PlainFuture({"w": 400})
+    for number in range(200):
+        reads, writes = (("a",), ()) if number % 2 else ((), ("a",))
+        now = (20 * number, 0)
+        assert future.take(now, 5, ["w"], reads, writes) == (now, (now[0] + 5, 0))
+        plain.take(now, 5, ["w"], reads, writes)
+    for number in range(100):
+        now = (4000 + number, 0)
+        assert future.take(now, 7, ["w"], (), ("a",)) == plain.take(now, 7, ["w"], (), ("a",))
 
 
 # ---- turns
@@ -155,3 +171,11 @@ def test_what_an_execution_still_waits_for_is_its_own_and_not_the_plan_s() -> No
     one.needs[0] -= 1
     assert (steps.needs, other.needs) == ([1, 1], [1, 1])
     assert (other.name, other.admission) == ("other", 1)
+
+
+def test_logs_of_random_machines_are_accepted() -> None:
+    """What an executor wrote, which the tests hold to a slow one; with second names, and steps held back."""
+    for seed in range(60):
+        case = random_case(seed)
+        error = violation(records_of(case.machine, case.requests))
+        assert error is None, (seed, str(error))
