@@ -102,6 +102,25 @@ def test_two_blocks_have_one_key_when_all_tokens_up_to_their_ends_are_the_same(s
             assert holders.setdefault(identity, key) == key
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        # x0 a4, a5 a6, a7 a8 and x0 a4, a3 a4, a5 a6
+        ([("x", 0, 1), ("a", 4, 5)], [("x", 0, 1), ("a", 4, 1), ("a", 3, 4)]),
+        # a2 a3, a4 b0 and a2 a3, a0 b0
+        ([("a", 2, 3), ("b", 0, 1)], [("a", 2, 2), ("a", 0, 1), ("b", 0, 1)]),
+    ],
+)
+def test_a_run_that_goes_on_is_told_from_one_that_goes_back(one: list[Run], other: list[Run]) -> None:
+    table = KeyTable()
+    keys = [
+        [chain.key(place) for place in range(chain.shared_blocks)]
+        for chain in (Chain(table, index, 2, runs, len(spelt(runs))) for index, runs in enumerate((one, other)))
+    ]
+    assert keys[0][0] == keys[1][0]
+    assert not {*keys[0][1:]} & {*keys[1][1:]}
+
+
 def test_keys_are_only_made_as_far_as_they_are_asked_for() -> None:
     """A long prompt that shares nothing else costs one entry for each of its runs."""
     table = KeyTable()

@@ -18,8 +18,10 @@ from execution_examples import (
     collective,
     compute,
     contended,
+    finish,
     numbered,
     together,
+    turns,
     violation,
 )
 from test_execution_replay import BROKEN, _facts, _machine, _planned, _revised
@@ -31,9 +33,10 @@ from isim.record.execution import (
     NetworkFact,
     Release,
     StepFact,
+    Steps,
     TransferFact,
 )
-from isim.replay.execution import ExecutionRule
+from isim.replay.execution import ExecutionReplay, ExecutionRule
 
 WORDS: list[tuple[str, str]] = [
     ("sequence 4", "5"),  # envelope
@@ -269,6 +272,27 @@ MORE: list[tuple[ExecutionRule, int, Records, str, str]] = [
         "step 99 of execution A",
     ),
     (
+        ExecutionRule.RELEASE,
+        7,
+        numbered([*turns()[:7], *turns()[8:]]),
+        "release of step 0 of execution A at 6 ns",
+        "another record",
+    ),
+    (
+        ExecutionRule.FINISH,
+        1,
+        numbered([together()[0], finish(0, 0)]),
+        "no finish at 0 ns",
+        "finish of submission 0",
+    ),
+    (
+        ExecutionRule.PLAN_DIGEST,
+        1,
+        numbered([together()[0], Steps(time_ns=0, first=0, steps=PAIR.steps[:1])]),
+        "a plan that has more steps",
+        "1 steps from place 0 on",
+    ),
+    (
         ExecutionRule.READINESS,
         8,
         changed(contended(), 8, execution="X"),
@@ -308,3 +332,9 @@ def test_what_else_is_wrong_is_told(
 
 def test_there_are_words_for_every_broken_log() -> None:
     assert len(WORDS) == len(BROKEN)
+
+
+def test_a_machine_on_which_nothing_happens_is_done_at_the_beginning() -> None:
+    replay = ExecutionReplay()
+    replay.read(numbered([contended()[0], ExecutionEnd(time_ns=0, executions=0, operations=0)]))
+    assert replay.finish().completed_ns == 0
