@@ -34,11 +34,10 @@ class ActorEnvironment(Environment):
 class Actor:
     """A named process. `waits_for` is free text for the deadlock report; the body keeps it up to date."""
 
-    __slots__ = ("_process", "_steps", "alarm", "name", "rank", "stamp", "waits_for")
+    __slots__ = ("_process", "_steps", "alarm", "name", "stamp", "waits_for")
 
     def __init__(self, agenda: Agenda, env: ActorEnvironment, name: str, rank: Rank, body: Body) -> None:
         self.name = name
-        self.rank = rank
         self.alarm = Alarm(agenda, env, name, rank)
         self.waits_for = "its alarm"
         self.stamp = 0

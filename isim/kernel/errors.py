@@ -28,5 +28,3 @@ class DeadlockError(CausalityError):
     def __init__(self, *, time_ns: int, waiting: Sequence[tuple[str, str]]) -> None:
         lines = "".join(f"\n  {name} waits for {what}" for name, what in waiting)
         super().__init__(f"deadlock at {time_ns} ns: nothing is scheduled, and still{lines}")
-        self.time_ns = time_ns
-        self.waiting = tuple(waiting)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from functools import partial
+from random import Random
 
 import pytest
 
@@ -37,6 +38,29 @@ def test_an_alarm_set_again_rings_once_at_the_later_choice() -> None:
     assert alarm.armed_ns is None
 
 
+def test_the_time_set_is_there_to_be_read_as_long_as_it_is_to_come() -> None:
+    kernel = Kernel()
+    wakes: list[tuple[int, str]] = []
+    alarm = kernel.spawn("a", Rank.ENGINE, noting(kernel, wakes)).alarm
+    assert alarm.armed_ns is None
+    alarm.set_at(40)
+    assert alarm.armed_ns == 40
+    alarm.clear()
+    assert alarm.armed_ns is None
+
+
+def test_waking_brings_nothing_but_the_wake_up() -> None:
+    kernel = Kernel()
+    brought: list[object] = []
+
+    def body(actor: Actor) -> Generator[Alarm, object, None]:
+        brought.append((yield actor.alarm.wait()))
+
+    kernel.spawn("a", Rank.ENGINE, body).alarm.fire()
+    kernel.run()
+    assert brought == [None]
+
+
 def test_a_cleared_alarm_does_not_ring_but_a_fired_one_still_does() -> None:
     kernel = Kernel()
     wakes: list[tuple[int, str]] = []
@@ -66,18 +90,20 @@ def test_firing_leaves_the_time_that_was_set() -> None:
 
 @pytest.mark.parametrize("shuffle_seed", SHUFFLES)
 def test_everything_that_wakes_an_owner_at_one_instant_wakes_it_once(shuffle_seed: int | None) -> None:
+    """Time after time: what was used up at one instant is none of the next one's business."""
     kernel = Kernel(shuffle_seed=shuffle_seed)
     wakes: list[tuple[int, str]] = []
     alarm = kernel.spawn("a", Rank.ENGINE, noting(kernel, wakes)).alarm
-    gpu, link = Arbiter(kernel, "gpu"), Arbiter(kernel, "link")
-    alarm.set_at(30)
-    gpu.submit((0,), 30, alarm, wake_ns=30)
-    link.submit((0,), 90, alarm, wake_ns=30)
-    for rank in (Rank.FAULT, Rank.ARRIVAL, Rank.ARRIVAL, Rank.GOVERNOR):
-        kernel.call_at(30, rank, alarm.fire)
-    kernel.call_at(60, Rank.REPORT, kernel.finish)
+    for time_ns in (30, 130, 230):
+        gpu, link = Arbiter(kernel, f"gpu of {time_ns}"), Arbiter(kernel, f"link of {time_ns}")
+        kernel.call_at(time_ns - 10, Rank.GOVERNOR, partial(alarm.set_at, time_ns))
+        gpu.submit((0,), time_ns, alarm, wake_ns=time_ns)
+        link.submit((0,), 900, alarm, wake_ns=time_ns)
+        for rank in (Rank.FAULT, Rank.ARRIVAL, Rank.ARRIVAL, Rank.GOVERNOR):
+            kernel.call_at(time_ns, rank, alarm.fire)
+    kernel.call_at(260, Rank.REPORT, kernel.finish)
     kernel.run()
-    assert wakes == [(30, "a")]
+    assert wakes == [(30, "a"), (130, "a"), (230, "a")]
 
 
 @pytest.mark.parametrize("shuffle_seed", SHUFFLES)
@@ -172,6 +198,18 @@ def test_a_mailbox_gives_items_in_key_order(shuffle_seed: int | None) -> None:
             kernel.call_at(time_ns, Rank.ARRIVAL, partial(box.put, key, key))
     kernel.run()
     assert got == [sorted(keys)] * 3
+
+
+def test_nothing_that_was_put_into_a_mailbox_is_lost_and_equal_keys_keep_their_order() -> None:
+    dice = Random(3)
+    for size in range(8):
+        alarm = Kernel().spawn("a", Rank.ENGINE, noting(Kernel(), [])).alarm
+        box: Mailbox[int] = Mailbox(alarm)
+        put = [(dice.randrange(3), -number) for number in range(size)]
+        for key, item in put:
+            box.put((key,), item)
+        assert box.take() == [item for due in range(3) for key, item in put if key == due]
+        assert box.items == []
 
 
 def test_an_alarm_has_one_owner() -> None:

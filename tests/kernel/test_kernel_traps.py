@@ -272,6 +272,24 @@ def test_ours_an_actor_may_wait_for_nothing_but_its_alarm() -> None:
         kernel.run()
 
 
+def test_ours_an_event_of_simpy_is_refused_with_all_that_simpy_would_have_scheduled() -> None:
+    """At normal priority, which is 1, and at once, if nothing else is said."""
+    kernel = Kernel()
+    event: list[Event] = []
+
+    def sneaks(actor: Actor) -> Generator[Alarm, None, None]:
+        event.append(actor.alarm.env.event())
+        event[0].succeed()
+        yield actor.alarm.wait()
+
+    kernel.spawn("sneaks", Rank.ENGINE, sneaks)
+    with pytest.raises(CausalityError) as caught:
+        kernel.run()
+    assert str(caught.value) == (
+        f"actors wait for their alarm only, found SimPy's {event[0]!r} (priority {simpy.events.NORMAL}, delay 0)"
+    )
+
+
 GRID_NS = 10
 DEVICES = 50
 LINKS = 3

@@ -80,7 +80,7 @@ class GroupPool(Ledger):
         self._fresh = 1
         self._queue: OrderedDict[int, None] = OrderedDict()
         self._users: dict[int, int] = {}
-        """Of blocks that more than one request holds."""
+        """Of blocks that more than one request holds or held; of the others it is one."""
         self._cached: list[dict[int, int | list[int]]] = [{} for _ in self.groups]
         self._name: dict[int, tuple[int, int]] = {}
         self._early: dict[int, None] = {}
@@ -155,7 +155,6 @@ class GroupPool(Ledger):
             entries = tables.entries[number]
             self._release(entries, len(entries), self._full(group, hashed))
             tables.entries[number] = []
-            tables.passed[number] = tables.named[number] = 0
 
     # ---- requests that start
 
@@ -309,10 +308,7 @@ class GroupPool(Ledger):
                 continue
             others = users.get(block, 1) - 1
             if others:
-                if others > 1:
-                    users[block] = others
-                else:
-                    del users[block]
+                users[block] = others
                 continue
             self.free += 1
             if self._unhashed_first and place >= full:

@@ -198,7 +198,8 @@ class ExecutionReplay:
     def _steps(self, steps: Steps) -> None:
         told = (steps.first, len(steps.steps))
         if told[0] != len(self._told_steps) or not 1 <= told[1] <= self._steps_left:
-            expected = f"1 to {self._steps_left} steps from place {len(self._told_steps)} on"
+            left, place = self._steps_left, len(self._told_steps)
+            expected = f"1 to {left} steps from place {place} on" if left else "a plan that has more steps"
             raise Mismatch(ExecutionRule.PLAN_DIGEST, expected, f"{told[1]} steps from place {told[0]} on")
         self._told_steps += steps.steps
         self._steps_left -= told[1]

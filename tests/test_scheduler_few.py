@@ -1,0 +1,219 @@
+"""The scheduler against the slow one, decision by decision and without time: arrivals and cancellations in between.
+
+Where `test_engine_against_slow` plays a workload through the whole engine in seven ways, this asks two tables the same
+things in the same order, so that a second is enough for many crowded pools. `make mutants` runs it for every mutant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+
+import msgspec
+import pytest
+from block_numbers import NumberedPool
+from slow_blocks import SlowRequest, groups_of, most_held
+from slow_engine import SlowScheduler, SlowStep, reject_reason
+from workload_fuzz import Case, quoted_ids, random_case, random_groups_case
+
+from isim.policy.vllm.group_pool import GroupPool
+from isim.policy.vllm.group_scheduler import GroupScheduler
+from isim.policy.vllm.plan import Plan
+from isim.policy.vllm.scheduler import Scheduler
+from isim.record.records import EngineLimits, EngineVersion, GroupKind, GroupLimits, SchedulingPolicy
+
+DECISIONS = 400
+
+
+class Both:
+    """Two schedulers that are told the same; requests by their place in the list."""
+
+    def __init__(self, limits: EngineLimits, requests: Sequence[SlowRequest]) -> None:
+        self.limits = limits
+        self.requests = requests
+        self.index = {request.id: index for index, request in enumerate(requests)}
+        self.quotable = quoted_ids(requests)
+        self.fast = GroupScheduler(limits) if limits.groups else Scheduler(limits, NumberedPool)
+        self.slow = SlowScheduler(limits)
+        self.under_way: list[tuple[SlowStep, int]] = []
+        self.steps = self.preemptions = self.finishes = self.skipped = 0
+        self.last_sample: dict[str, int] = {}
+
+    def add(self, request: SlowRequest) -> None:
+        if reject_reason(self.limits, request) is not None:
+            return
+        self.slow.add(request)
+        self.fast.add(
+            self.index[request.id],
+            request.id,
+            request.prompt_tokens,
+            request.output_tokens,
+            priority=request.priority,
+            order_time=request.arrival_ns,
+            prompt=request.prompt,
+            quotable=request.id in self.quotable,
+        )
+
+    def abort(self, name: str) -> None:
+        assert self.fast.abort(self.index[name]) is (name in self.slow.lives)
+        self.slow.abort(name)
+        self.agree()
+
+    def agree(self) -> None:
+        fast, slow = self.fast, self.slow
+        assert fast.has_requests is slow.has_requests()
+        assert list(fast.running) == [self.index[name] for name in slow.running()]
+        assert [sequence.id for sequence in fast.waiting.in_order()] == slow.waiting()
+        assert isinstance(fast.ledger, NumberedPool | GroupPool)
+        assert fast.ledger.order() == slow.free_block_order()
+        assert fast.ledger.free == slow.free_blocks()
+
+    def decide(self) -> bool:
+        """Whether anything was scheduled."""
+        due, plan = self.slow.schedule(), self.fast.schedule()
+        told = Told(plan, self.requests)
+        assert told.preempted == due.preempted
+        assert told.skipped == due.skipped
+        assert told.lookups == due.lookups
+        admitted = [(name, before, tokens) for name, tokens, before, kind in due.scheduled if kind != "running"]
+        assert told.admitted == admitted
+        running = [it for it in due.scheduled if it[3] == "running"]
+        assert told.chunks == [(name, tokens) for name, tokens, _, _ in running if name not in due.decodes]
+        decoding = [before for name, _, before, _ in running if name in due.decodes]
+        assert (plan.decodes, plan.decode_context) == (len(decoding), sum(decoding))
+        assert plan.tokens == sum(tokens for _, tokens, _, _ in due.scheduled)
+        assert plan.context == sum(before for _, _, before, _ in due.scheduled)
+        assert sorted(plan.shapes) == sorted(
+            (tokens, before) for name, tokens, before, _ in due.scheduled if name not in due.decodes
+        )
+        assert plan.sampled == len(due.sampled)
+        only_decodes = bool(due.scheduled) and len(decoding) == len(due.scheduled)
+        assert plan.steady is (only_decodes and not (due.preempted or due.skipped))
+        assert plan.step == self.steps
+        self.under_way.append((due, self.steps))
+        self.steps += bool(due.scheduled)
+        self.preemptions += len(due.preempted)
+        self.skipped += bool(due.skipped and not due.preempted)
+        self.agree()
+        return bool(due.scheduled)
+
+    def update(self) -> None:
+        """First tokens, tokens after a pause with the step of the one before, and who is through, in running order."""
+        step, number = self.under_way.pop(0)
+        first, late = [], []
+        emitted, finished = self.slow.update()
+        for name in step.sampled:
+            before = self.last_sample.get(name)
+            if name in emitted:
+                if before is None:
+                    first.append(name)
+                elif before != number - 1:
+                    late.append((name, before))
+            self.last_sample[name] = number
+        outcome = self.fast.update()
+        names = [request.id for request in self.requests]
+        assert (outcome is not None) is bool(first or late or finished)
+        if outcome is not None:
+            assert outcome.step == number
+            assert [names[index] for index in outcome.first] == first
+            assert [(names[index], before) for index, before in outcome.late] == late
+            assert [names[index] for index in outcome.finished] == finished
+        self.finishes += len(finished)
+        self.agree()
+
+
+class Told:
+    """A plan in the names of the requests."""
+
+    def __init__(self, plan: Plan, requests: Sequence[SlowRequest]) -> None:
+        names = [request.id for request in requests]
+        self.preempted = [names[index] for index in plan.preempted]
+        self.skipped = [names[index] for index in plan.skipped]
+        self.lookups = [(names[index], tokens) for index, tokens in plan.lookups]
+        self.admitted = [(names[index], hit, tokens) for index, hit, tokens in plan.admitted]
+        self.chunks = [(names[index], tokens) for index, tokens in plan.chunks]
+
+
+def crowded(limits: EngineLimits, requests: Sequence[SlowRequest]) -> EngineLimits:
+    """With a pool that just holds the largest request that is not too long."""
+    peaks = [min(it.prompt_tokens + it.output_tokens, limits.max_model_len) - 1 for it in requests]
+    blocks = [sum(most_held(limits, group, peak) for group in groups_of(limits)) for peak in peaks]
+    return msgspec.structs.replace(limits, num_blocks=1 + max(blocks))
+
+
+def run(seed: int, make: Callable[[int], Case]) -> Both:
+    """Play a case to its end, or for so many decisions where its rules go in circles."""
+    dice = Random(seed)
+    limits, requests, _ = make(seed)
+    if seed % 4:
+        limits = crowded(limits, requests)
+    both = Both(limits, requests)
+    to_come = list(requests)
+    depth = 2 if limits.async_scheduling else 1
+    for _ in range(DECISIONS):
+        while to_come and dice.random() < 0.6:
+            both.add(to_come.pop(0))
+        if dice.random() < 0.03:
+            both.abort(dice.choice(requests).id)
+        if both.slow.has_requests():
+            had_tokens = both.decide()
+            more = limits.version is EngineVersion.V033 and both.slow.has_requests()
+            if len(both.under_way) == depth or not (had_tokens or more):
+                both.update()
+        elif both.under_way:
+            both.update()
+        elif not to_come:
+            break
+    return both
+
+
+def short_of_budget(seed: int) -> Case:
+    """Prompts that begin alike, so that a chunk ends where the prefix does, and little ones admitted behind them.
+
+    The next chunk is longer, and the budget ends among decoders.
+    """
+    dice = Random(seed)
+    limits, _, coefficients = random_groups_case(seed)
+    block = dice.choice([2, 4])
+    state = GroupLimits(kind=GroupKind.ALIGNED_STATE, block_size=block)
+    limits = msgspec.structs.replace(
+        limits,
+        version=EngineVersion.V033,
+        block_size=block,
+        groups=(GroupLimits(kind=GroupKind.FULL, block_size=block), *[state] * dice.choice([1, 2])),
+        policy=SchedulingPolicy.PRIORITY,
+        max_num_seqs=16,
+        max_num_batched_tokens=dice.randrange(2 * block, 4 * block + 3),
+        max_model_len=64,
+        long_prefill_token_threshold=0,
+        enable_prefix_caching=True,
+        enable_chunked_prefill=True,
+        scheduler_reserve_full_isl=False,
+    )
+    requests = []
+    for index in range(dice.randrange(4, 14)):
+        own = (f"u:{index}", 0, dice.randrange(1, 3))
+        prompt = [own] if dice.random() < 0.5 else [("a", 0, dice.randrange(1, 14)), (*own[:2], dice.randrange(1, 14))]
+        output, priority = dice.randrange(1, 24), dice.randrange(3)
+        requests.append(SlowRequest(id=f"r{index}", prompt=prompt, output_tokens=output, priority=priority))
+    return limits, requests, coefficients
+
+
+RARE, RARE_OF_GROUPS = (116, 123, 294), (106, 158, 165, 282, 344, 451)
+"""Cases that nothing among the first is like: victims that had tokens, or stood ahead without; somebody left out behind
+others who are not."""
+
+
+@pytest.mark.parametrize(
+    ("make", "seeds"),
+    [
+        (random_case, (*RARE, *range(60))),
+        (random_groups_case, (*RARE_OF_GROUPS, *range(60))),
+        (short_of_budget, range(25)),
+    ],
+)
+def test_two_schedulers_decide_alike(make: Callable[[int], Case], seeds: Iterable[int]) -> None:
+    played = [run(seed, make) for seed in seeds]
+    assert sum(both.preemptions for both in played) > 100
+    assert sum(both.finishes for both in played) > 150
+    assert make is not short_of_budget or sum(both.skipped for both in played) > 10
