@@ -46,7 +46,9 @@ TESTS: dict[str, tuple[str, ...]] = {
     "isim/policy/vllm/*.py": ("tests/test_engine_few.py",),
     "isim/policy/*.py": ("tests/test_replicas.py",),
     "isim/replay/execution/*.py": ("tests/machine/test_execution_replay.py",),
+    "isim/replay/pool.py": ("tests/replay/test_replay_pool.py",),
     "isim/replay/tables.py": (
+        "tests/replay/test_replay_tables.py",
         "tests/replay/test_group_terms.py",
         "tests/replay/test_replay_groups.py",
         "tests/replay/test_replay_rules.py",
