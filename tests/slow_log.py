@@ -15,6 +15,7 @@ from workload_fuzz import MAX_DECISIONS, linear_step_ns, quoted_ids
 from isim.record.records import (
     REVISION,
     SCHEMA,
+    Abort,
     AnyRecord,
     Arrive,
     End,
@@ -37,8 +38,9 @@ class _Teller(_Clock):
         coefficients: LinearCoefficients,
         max_stretch: int,
         across: bool,
+        timeout_ns: int | None,
     ) -> None:
-        super().__init__(limits, requests, linear_step_ns(coefficients), MAX_DECISIONS, None)
+        super().__init__(limits, requests, linear_step_ns(coefficients), MAX_DECISIONS, timeout_ns)
         self.index = {request.id: index for index, request in enumerate(requests)}
         self.max_stretch = max_stretch
         self.across = across
@@ -171,12 +173,13 @@ def slow_log(
     *,
     max_stretch: int = 1_000_000,
     across: bool = False,
+    timeout_ns: int | None = None,
 ) -> list[AnyRecord]:
     """The whole log, numbered; `across` lets a stretch go on across an output, where the rules of logs allow it.
 
-    Raises EndlessRun when the rules go in circles.
+    Whoever is still there `timeout_ns` after arriving is cancelled. Raises EndlessRun when the rules go in circles.
     """
-    teller = _Teller(limits, requests, coefficients, max_stretch, across)
+    teller = _Teller(limits, requests, coefficients, max_stretch, across, timeout_ns)
     teller.play()
     rejected = {name: outcome.rejected for name, outcome in teller.run.requests.items()}
     quotable = quoted_ids(requests)
@@ -197,8 +200,12 @@ def slow_log(
         reason = rejected[request.id]
         if reason is not None:
             records.append(Reject(time_ns=request.arrival_ns, request=index, reason=reason))
+        aborted_ns = teller.run.requests[request.id].aborted_ns
+        if aborted_ns is not None:
+            records.append(Abort(time_ns=aborted_ns, request=index))
     records.sort(key=lambda record: (record.time_ns, record.RANK))
     refused = sum(reason is not None for reason in rejected.values())
+    aborted = sum(isinstance(record, Abort) for record in records)
     header = Header(
         time_ns=0,
         schema=SCHEMA,
@@ -214,9 +221,9 @@ def slow_log(
     end = End(
         time_ns=teller.now_ns,
         arrived=len(requests),
-        completed=len(requests) - refused,
+        completed=len(requests) - refused - aborted,
         rejected=refused,
-        aborted=0,
+        aborted=aborted,
         unfinished=0,
         steps=len(teller.run.steps),
     )

@@ -54,6 +54,14 @@ DEFAULT_MODULES = (
     "isim/replay/execution/machine.py",
     "isim/replay/execution/future.py",
     "isim/replay/execution/replay.py",
+    "isim/replay/lookup.py",
+    "isim/replay/chain.py",
+    "isim/replay/member.py",
+    "isim/replay/roster.py",
+    "isim/replay/span.py",
+    "isim/replay/compare.py",
+    "isim/replay/entry.py",
+    "isim/replay/routing.py",
 )
 TESTS: dict[str, tuple[str, ...]] = {
     "isim/kernel/*.py": ("tests/kernel",),
@@ -74,12 +82,26 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/machine/test_execution_words.py",
         "tests/machine/test_execution_parts.py",
     ),
+    "isim/replay/pool.py": ("tests/replay/test_replay_pool.py",),
+    "isim/replay/chain.py": ("tests/replay/test_replay_keys.py",),
+    "isim/replay/routing.py": ("tests/replay/test_replay_routing.py",),
+    "isim/replay/entry.py": ("tests/replay/test_replay_entry.py",),
+    "isim/replay/span.py": ("tests/replay/test_replay_span.py",),
+    "isim/replay/compare.py": ("tests/replay/test_replay_span.py",),
+    "isim/replay/member.py": ("tests/replay/test_replay_roster.py",),
+    "isim/replay/roster.py": ("tests/replay/test_replay_roster.py",),
+    "isim/replay/lookup.py": ("tests/replay/test_replay_keys.py",),
     "isim/replay/tables.py": (
+        "tests/replay/test_replay_tables.py",
         "tests/replay/test_group_terms.py",
         "tests/replay/test_replay_groups.py",
         "tests/replay/test_replay_rules.py",
     ),
-    "isim/replay/*.py": ("tests/replay/test_replay_rules.py", "tests/replay/test_replay_groups.py"),
+    "isim/replay/*.py": (
+        "tests/replay/test_replay_rules.py",
+        "tests/replay/test_replay_groups.py",
+        "tests/replay/test_replay_few.py",
+    ),
 }
 """The first pattern that fits decides."""
 TOO_SLOW = "not random_log"

@@ -48,18 +48,16 @@ class Lookup:
         """The keys of a group's entries, from the keys of the chain."""
         each, number = group.size // self.unit, group.number
         if isinstance(places, range):
-            picked = keys[(places.start + 1) * each - 1 : places.stop * each : each]
-            return [key + number for key in picked] if number else list(picked)
+            return [key + number for key in keys[(places.start + 1) * each - 1 : places.stop * each : each]]
         return [keys[(place + 1) * each - 1] + number for place in places]
 
     def find(self, keys: Sequence[int], tokens: int) -> Found:
         """The longest prefix of at most so many tokens that all groups have.
 
         Each kind shortens what the next may find, until all agree. Full attention is asked once: it has all of what
-        is shorter too. With one other kind beside it nobody is asked again.
+        is shorter too.
         """
         kinds = self._kinds
-        once = len(kinds) == 2 and kinds[0].full
         asked = kinds
         shared = 0
         while True:
@@ -68,7 +66,7 @@ class Lookup:
                 tokens = self._end(keys, kind, tokens) * kind.terms.size
                 if kind.full:
                     shared = tokens
-            if once or tokens >= before:
+            if tokens >= before:
                 break
             asked = [kind for kind in kinds if not kind.full]
         blocks = [self._blocks(keys, group, tokens) for group in self._groups]

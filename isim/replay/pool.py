@@ -43,11 +43,9 @@ class Pool:
         self._caching = caching
         self._unkeyed_first = unkeyed_first
         self._most_places = 2 * usable_blocks + _LEAST_KEPT
-        self._queue: deque[Block | _Extent] = deque()
+        self._queue: deque[Block | _Extent] = deque([_Extent(usable_blocks)])
         self._oldest: dict[int, Block] = {}
         self._younger: dict[int, list[Block]] = {}
-        if caching:
-            self._put_unkeyed(usable_blocks, in_front=False)
 
     @property
     def cached_keys(self) -> int:

@@ -21,10 +21,6 @@ class Span:
         self._each_ns = record.durations_ns[0] if len(record.durations_ns) == 1 else 0
         self._starts: list[int] = []
 
-    def duration_ns(self, step: int) -> int:
-        """How long one of the steps takes."""
-        return self._each_ns or self._durations[step - self._step]
-
     def start_ns(self, step: int) -> int:
         """When a step starts; of the one after the last, when the last ends."""
         if self._each_ns:

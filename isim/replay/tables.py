@@ -43,7 +43,7 @@ class Terms(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     def passed(self, computed: int) -> int:
         """Entries that are needed no more once so many tokens are computed."""
-        return (computed - self.reach) // self.size if computed > self.reach else 0
+        return max(0, computed - self.reach) // self.size
 
     def most_held(self, tokens: int) -> int:
         """The most blocks that a sequence of so many positions may come to hold."""
@@ -70,8 +70,6 @@ def _terms(limits: EngineLimits, number: int, group: GroupLimits) -> Terms:
     most = ALL
     if group.kind is GroupKind.SLIDING:
         most = -(-min(reach + steps * limits.max_num_batched_tokens, limits.max_model_len) // size) + 1
-    elif group.kind is GroupKind.STATE:
-        most = 1
     elif group.kind is GroupKind.ALIGNED_STATE:
         most = 1 + steps
     return Terms(number=number, kind=group.kind, size=size, reach=reach, run=-(-reach // size), most=most)
@@ -108,9 +106,8 @@ class Table(msgspec.Struct, eq=False):
         return range(self.first + len(self.blocks), entries)
 
     def drop(self, entries: int) -> tuple[list[Block], int]:
-        """Give back the first entries: the named blocks among them, and how many more."""
-        first = min(entries, self.length)
-        return self._split(first - self.first, first)
+        """Give back the first entries, never all: the named blocks among them, and how many more."""
+        return self._split(entries - self.first, entries)
 
     def _split(self, count: int, first: int) -> tuple[list[Block], int]:
         named = self.blocks[:count]
@@ -149,4 +146,4 @@ class Sparse(Table):
     def drop(self, entries: int) -> tuple[list[Block], int]:
         count = sum(1 for place in self.places if place < entries)
         del self.places[:count]
-        return self._split(count, self.places[0] if self.places else self.length)
+        return self._split(count, self.places[0])
