@@ -77,7 +77,10 @@ def command() -> NoReturn:
 
     What is printed or written was flushed and closed by whoever did it.
     """
-    code = main()
+    code = INTERRUPTED
+    with contextlib.suppress(KeyboardInterrupt):
+        code = main()
+        _Whole().__enter__()
     with contextlib.suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()
