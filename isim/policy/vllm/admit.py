@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from isim.policy.vllm.plan import Blocked, Plan
+from isim.policy.vllm.plan import Plan
 from isim.policy.vllm.pool import Block
 from isim.policy.vllm.sequence import Status
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from isim.policy.vllm.scheduler import Scheduler
 
 
-_PREFILL, _BLOCKS = Status.PREFILL, Blocked.BLOCKS
+_PREFILL = Status.PREFILL
 
 
 def admit(table: Scheduler, plan: Plan, flight: Flight) -> None:
@@ -21,10 +21,7 @@ def admit(table: Scheduler, plan: Plan, flight: Flight) -> None:
     limits, pool, waiting, running = table.limits, table.pool, table.waiting, table.running
     block, seats, whole_first = limits.block_size, limits.max_num_seqs, limits.scheduler_reserve_full_isl
     budget = limits.max_num_batched_tokens - plan.tokens
-    while waiting and budget > 0:
-        if len(running) >= seats:
-            plan.blocked = Blocked.SEATS
-            return
+    while waiting and budget > 0 and len(running) < seats:
         sequence = waiting.first()
         known = sequence.prompt + sequence.issued
         chain = sequence.chain
@@ -45,7 +42,6 @@ def admit(table: Scheduler, plan: Plan, flight: Flight) -> None:
             tokens = budget
         needed = -(-(hit_tokens + tokens) // block) - found
         if needed > free_blocks or (whole_first and -(-known // block) - found > free_blocks):
-            plan.blocked = _BLOCKS
             return
         waiting.take()
         if hits:

@@ -17,7 +17,7 @@ from isim.policy.vllm.flight import Flight
 from isim.policy.vllm.group_pool import GroupPool, Tables
 from isim.policy.vllm.group_rules import beats_of, groups_of, unprocessed_steps
 from isim.policy.vllm.keys import Chain, KeyTable, Run
-from isim.policy.vllm.plan import Blocked, Outcome, Plan
+from isim.policy.vllm.plan import Outcome, Plan
 from isim.policy.vllm.scheduler import Scheduler
 from isim.policy.vllm.sequence import Sequence, Status
 from isim.policy.vllm.walk import RunningPass, walk
@@ -108,9 +108,7 @@ class GroupScheduler(Scheduler):
         sequence.tables = self.groups.tables(index, chains)
 
     def horizon(self, plan: Plan) -> int:
-        if self.waiting and plan.blocked is not Blocked.SEATS:
-            return 0
-        return super().horizon(plan)
+        return 0 if plan.lookups else super().horizon(plan)
 
     def advance(self, steps: int) -> int:
         least = self._open_ahead(steps)
@@ -256,11 +254,7 @@ class GroupScheduler(Scheduler):
     def _waiting_pass(self, plan: Plan, flight: Flight) -> None:
         limits, groups, waiting, running = self.limits, self.groups, self.waiting, self.running
         budget = limits.max_num_batched_tokens - plan.tokens
-        while waiting and budget > 0:
-            if len(running) >= limits.max_num_seqs:
-                plan.blocked = Blocked.SEATS
-                return
-            plan.blocked = Blocked.BLOCKS
+        while waiting and budget > 0 and len(running) < limits.max_num_seqs:
             sequence = waiting.first()
             tables = tables_of(sequence)
             known = sequence.prompt + sequence.issued
@@ -275,7 +269,6 @@ class GroupScheduler(Scheduler):
                 return
             if groups.lacks(found.tokens + tokens, found):
                 return
-            plan.blocked = Blocked.NO
             waiting.take()
             groups.start(tables, found.tokens + tokens, found)
             sequence.computed = found.tokens

@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
-
 import msgspec
-
-
-class Blocked(Enum):
-    """Why the first of the waiting was not admitted."""
-
-    NO = 0
-    """Nobody waits, or the budget went to others."""
-    SEATS = 1
-    BLOCKS = 2
 
 
 class Plan(msgspec.Struct, gc=False):
@@ -40,7 +29,6 @@ class Plan(msgspec.Struct, gc=False):
     sampled: int = 0
     tokens: int = 0
     context: int = 0
-    blocked: Blocked = Blocked.NO
 
 
 class Outcome(msgspec.Struct, gc=False):

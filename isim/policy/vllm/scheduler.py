@@ -15,7 +15,7 @@ from isim.policy.vllm.admit import admit
 from isim.policy.vllm.decoders import Decoders
 from isim.policy.vllm.flight import QUIET, Flight
 from isim.policy.vllm.keys import Chain, KeyTable, Run
-from isim.policy.vllm.plan import Blocked, Outcome, Plan
+from isim.policy.vllm.plan import Outcome, Plan
 from isim.policy.vllm.pool import BlockPool, Ledger
 from isim.policy.vllm.rules import RULES
 from isim.policy.vllm.sequence import Sequence, Status
@@ -174,7 +174,7 @@ class Scheduler:
         decoders, flights = self.decoders, self.flights
         if not decoders.count or len(flights) < self.depth or not flights[-1].quiet:
             return 0
-        if self._quotable and plan.blocked is Blocked.BLOCKS:
+        if self._quotable and plan.lookups:
             return 0
         if self.depth > 1 and (flights[0].step < 0 or (flights[0].ending and self.waiting)):
             return 0

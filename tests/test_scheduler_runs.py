@@ -1,0 +1,216 @@
+"""Runs of steady decisions against the slow scheduler, which makes them one by one.
+
+Whatever a scheduler answers to "how many are sure to be steady", so many must be: of decoders alone, with nobody left
+out, preempted or admitted, and nobody's first or last token but the last step's. The state after them, the outcome on
+the way and the fewest free blocks must be those of the single decisions. Where there is one KV group the answer is as
+long as it can be: to the next last token, or as far as the blocks last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+
+import msgspec
+import pytest
+from slow_blocks import Live, SlowRequest
+from slow_engine import SlowStep, allowed_output
+from test_scheduler_few import DECISIONS, RARE, RARE_OF_GROUPS, Both, crowded
+from workload_fuzz import Case, random_case, random_groups_case
+
+from isim.policy.vllm.plan import Outcome
+from isim.record.records import EngineLimits, EngineVersion
+
+
+class InRuns(Both):
+    """Makes runs as long as allowed, or cuts them; the slow one makes the same decisions."""
+
+    def __init__(self, limits: EngineLimits, requests: Sequence[SlowRequest], dice: Random) -> None:
+        super().__init__(limits, requests)
+        self.dice = dice
+        self.depth = 1 + limits.async_scheduling
+        self.runs = self.longest = self.outcomes_within = 0
+
+    def go_on(self) -> bool:
+        if not self.slow.has_requests():
+            if self.under_way:
+                self.update()
+                return True
+            return False
+        fast = self.fast
+        steady = fast.steady_steps()
+        assert steady == self.certain() or (self.limits.groups and steady < self.certain())
+        if steady:
+            self.run(steady, 0)
+        else:
+            self.decide()
+            if self.plan.steady:
+                more = fast.horizon(self.plan)
+                assert more == self.further() or (self.limits.groups and more < self.further())
+                self.run(1 + more, 1)
+        had_tokens = bool(self.under_way[-1][0].scheduled)
+        more_to_decide = self.limits.version is EngineVersion.V033 and self.slow.has_requests()
+        if len(self.under_way) == self.depth or not (had_tokens or more_to_decide):
+            self.update()
+        return True
+
+    def run(self, most: int, made: int) -> None:
+        """A run of at most so many steps, of which the first may be made."""
+        fast, steps = self.fast, self.dice.choice([most, most, self.dice.randint(1, most)])
+        self.runs += steps > 1
+        self.longest = max(self.longest, steps)
+        across = self.depth > 1 and steps > 1
+        outcome_due = across and fast.outcome_due()
+        free_blocks, outcomes = [self.slow.free_blocks()] * made, []
+        free_then = None
+        for place in range(made, steps):
+            if len(self.under_way) == self.depth:
+                outcome = self.output()
+                if outcome is not None:
+                    assert outcome_due and place == 1
+                    outcomes.append(outcome)
+                if place == 1:
+                    free_then = self.slow.free_blocks()
+            free_blocks.append(self.steady_decision())
+        found: Outcome | None = None
+        if outcome_due:
+            found, then, least = fast.advance_past_output(steps, made)
+            assert then == free_then
+            self.outcomes_within += 1
+        else:
+            least = fast.advance(steps - made) if steps > made else fast.ledger.free
+        assert [found] * (found is not None) == outcomes
+        assert min(least, free_blocks[0]) == min(free_blocks)
+        assert fast.steps == self.steps
+        self.agree()
+
+    def steady_decision(self) -> int:
+        due = self.slow.schedule()
+        assert due.scheduled and len(due.decodes) == len(due.scheduled)
+        assert not (due.skipped or due.preempted)
+        self.under_way.append((due, self.steps))
+        self.steps += 1
+        return self.slow.free_blocks()
+
+    # ---- how long a run can be, told from the slow one
+
+    def left(self, live: Live) -> int:
+        """Tokens that are still to be sampled for it."""
+        under_way = sum(live.id in step.sampled for step, _ in self.under_way)
+        return allowed_output(self.limits, live.request) - live.outputs - under_way
+
+    def certain(self) -> int:
+        """Nobody waits or has a prompt to compute, nobody was left out, and all under way is of use."""
+        slow = self.slow
+        if slow.wait_list or any(live.prefill for live in slow.run_list) or len(self.under_way) != self.depth - 1:
+            return 0
+        decoders = [live for live in slow.run_list if self.left(live)]
+        if not decoders or len(decoders) > self.limits.max_num_batched_tokens:
+            return 0
+        late = [live for live in decoders if self.last_sample.get(live.id, -1) < self.steps - self.depth]
+        if self.under_way:
+            step = self.under_way[0][0]
+            late = [live for live in decoders if live.id not in step.sampled]
+        return 0 if late else self.lasting(decoders)
+
+    def further(self) -> int:
+        """As above after a steady step, with the waiting ones kept out by what keeps them out now."""
+        under_way, slow = self.under_way, self.slow
+        if len(under_way) < self.depth:
+            return 0
+        step, number = under_way[-1]
+        decoders = [live for live in slow.run_list if self.left(live)]
+        before = [self.sampled_before(name, number) for name in step.sampled]
+        if not decoders or not all(before) or any(self.ending(step)):
+            return 0
+        if slow.wait_list:
+            quoted = self.limits.enable_prefix_caching and any(name in self.quotable for name in slow.lives)
+            if quoted and step.lookups:
+                return 0
+            if self.depth > 1 and any(self.ending(under_way[0][0])):
+                return 0
+        return self.lasting(decoders) if self.depth == 1 or under_way[0][0].scheduled else 0
+
+    def sampled_before(self, name: str, number: int) -> bool:
+        return self.last_sample.get(name) == number - 1 or any(
+            name in step.sampled for step, other in self.under_way if other == number - 1
+        )
+
+    def ending(self, step: SlowStep) -> list[bool]:
+        lives = [self.slow.lives[name] for name in step.sampled if name in self.slow.lives]
+        return [not self.left(live) for live in lives]
+
+    def lasting(self, decoders: list[Live]) -> int:
+        block, free = self.limits.block_size, self.slow.free_blocks()
+        steps, most = 0, min(map(self.left, decoders))
+        while steps < most:
+            opened = [-(-(it.computed + steps + 1) // block) - -(-it.computed // block) for it in decoders]
+            if sum(opened) > free and not self.limits.groups:
+                break
+            steps += 1
+        return steps
+
+
+def run(seed: int, make: Callable[[int], Case]) -> InRuns:
+    dice = Random(seed)
+    limits, requests, _ = make(seed)
+    if seed % 4:
+        limits = crowded(limits, requests)
+    both = InRuns(limits, requests, dice)
+    to_come = list(requests)
+    for _ in range(DECISIONS):
+        while to_come and dice.random() < 0.6:
+            both.add(to_come.pop(0))
+        if dice.random() < 0.03:
+            both.abort(dice.choice(requests).id)
+        if not both.go_on() and not to_come:
+            break
+    return both
+
+
+def check(make: Callable[[int], Case], seeds: Iterable[int]) -> None:
+    played = [run(seed, make) for seed in seeds]
+    assert sum(both.runs for both in played) > 100
+    assert sum(both.outcomes_within for both in played) > 20
+
+
+def test_a_run_is_as_its_decisions_one_by_one() -> None:
+    check(random_case, (*RARE, *range(60)))
+
+
+def test_so_is_one_with_several_groups() -> None:
+    check(random_groups_case, (*RARE_OF_GROUPS, *range(60)))
+
+
+@pytest.mark.parametrize("version", EngineVersion)
+@pytest.mark.parametrize("ahead", [False, True])
+def test_who_finds_no_budget_is_admitted_once_what_it_quotes_can_be_found(version: EngineVersion, ahead: bool) -> None:
+    """Nothing is cut into chunks, and two decoders leave 38 tokens for one that has 39, until it finds 4 of them.
+
+    The other computes its fourth token in step 2. It is known then, or with a step under way one step later.
+    """
+    limits = msgspec.structs.replace(
+        random_case(0)[0],
+        version=version,
+        block_size=4,
+        num_blocks=100,
+        max_model_len=40,
+        max_num_batched_tokens=40,
+        max_num_seqs=8,
+        long_prefill_token_threshold=0,
+        enable_prefix_caching=True,
+        enable_chunked_prefill=False,
+        async_scheduling=ahead,
+    )
+    requests = [
+        SlowRequest(id="said", prompt=[("p", 0, 2)], output_tokens=20),
+        SlowRequest(id="other", prompt=[("u", 0, 2)], output_tokens=20),
+        SlowRequest(id="quoting", prompt=[("p", 0, 2), ("o:said", 0, 20), ("q", 0, 17)], output_tokens=1),
+    ]
+    both = InRuns(limits, requests, Random(0))
+    for request in requests:
+        both.add(request)
+    admissions = []
+    while both.go_on():
+        admissions += [(both.plan.step, *it) for it in both.plan.admitted if (both.plan.step, *it) not in admissions]
+    assert admissions == [(0, 0, 0, 2), (0, 1, 0, 2), (2 + ahead, 2, 4, 35)]
