@@ -30,7 +30,7 @@ SEEDS = {
     "one group": (*range(60), 121, 453, 1481),
     "several groups": (*range(60), 94, 106, 444, 2341),
     "crowds": range(48),
-    "quotes": (*range(48), 122, 202, 256),
+    "quotes": (*range(48), 122, 202, 256, 364),
 }
 """The first, and some in which something rare happens."""
 
