@@ -32,6 +32,8 @@ GRID_PS = GRID_NS * 1000
 MAX_DECISIONS = 3000
 MASK = 2**64 - 1
 GROUPS_SEED = 0x6B76_6772_6F75_7073
+CROWD_SEED = 0x6372_6F77_6400_0000
+QUOTES_SEED = 0x71756F74
 
 T = TypeVar("T")
 Case = tuple[EngineLimits, list[SlowRequest], LinearCoefficients]
@@ -220,6 +222,67 @@ def random_groups_case(seed: int) -> Case:
     room = dice.pick(100, 100, 130, 180, 400)
     limits = msgspec.structs.replace(limits, num_blocks=1 + max(1, most * room // 100 - dice.between(0, 2)))
     return limits, _requests(dice, limits), _coefficients(dice)
+
+
+def crowded_case(seed: int) -> Case:
+    """Short prompts with long answers, of several priorities, in a pool that holds little more than one of them."""
+    dice = Dice(seed ^ CROWD_SEED)
+    limits, _, coefficients = random_groups_case(seed) if seed % 2 else random_case(seed)
+    aligned = [group.block_size for group in limits.groups if group.kind is GroupKind.ALIGNED_STATE]
+    limits = msgspec.structs.replace(
+        limits,
+        max_model_len=40,
+        max_num_seqs=dice.pick(4, 8, 16),
+        max_num_batched_tokens=max([dice.pick(dice.between(2, 6), dice.between(4, 16)), *aligned]),
+        enable_chunked_prefill=True,
+        long_prefill_token_threshold=dice.pick(0, max([dice.between(1, 6), *aligned])),
+        policy=dice.pick(SchedulingPolicy.PRIORITY, SchedulingPolicy.PRIORITY, SchedulingPolicy.FCFS),
+    )
+    most = sum(most_held(limits, group, 39) for group in limits.groups) or -(-39 // limits.block_size)
+    limits = msgspec.structs.replace(limits, num_blocks=1 + most + dice.between(0, 4))
+    requests: list[SlowRequest] = []
+    time = 0
+    for index in range(dice.between(4, 14)):
+        runs: list[tuple[str, int, int]] = []
+        if requests and dice.chance(35):
+            said = dice.pick(*requests)
+            runs = [*said.prompt, (f"o:{said.id}", 0, dice.between(1, 12))]
+        elif dice.chance(50):
+            runs = [("t", 0, dice.between(1, 8))]
+        prompt = _cut([*runs, (f"u:{index}", 0, dice.between(1, 6))], 36)
+        output, priority = dice.between(2, 34), dice.between(-2, 2)
+        time += dice.between(0, 3) * GRID_NS
+        requests.append(
+            SlowRequest(id=f"r{index}", prompt=prompt, output_tokens=output, priority=priority, arrival_ns=time)
+        )
+    return limits, requests, coefficients
+
+
+def quoting_case(seed: int) -> Case:
+    """Prompts that quote answers while these are given, and further than they have come by then."""
+    dice = Dice(seed ^ QUOTES_SEED)
+    limits, _, coefficients = random_groups_case(seed) if seed % 2 else random_case(seed)
+    room = limits.num_blocks + dice.pick(0, 0, 6, 20)
+    limits = msgspec.structs.replace(limits, enable_prefix_caching=True, num_blocks=room, max_num_seqs=8)
+    if any(group.kind is GroupKind.STATE for group in limits.groups):
+        limits = msgspec.structs.replace(limits, groups=())
+    requests: list[SlowRequest] = []
+    time = 0
+    for index in range(dice.between(3, 9)):
+        if requests and dice.chance(80):
+            said = dice.pick(*requests)
+            runs = [*said.prompt, (f"o:{said.id}", 0, dice.between(1, 20))]
+        else:
+            runs = [("t", 0, dice.between(1, 4))]
+        if dice.chance(50):
+            runs.append((f"u:{index}", 0, dice.between(1, 6)))
+        time += dice.between(0, 4) * GRID_NS
+        prompt, output = _cut(runs, limits.max_model_len - 4), dice.between(2, 34)
+        priority = dice.between(-1, 1)
+        requests.append(
+            SlowRequest(id=f"r{index}", prompt=prompt, output_tokens=output, priority=priority, arrival_ns=time)
+        )
+    return limits, requests, coefficients
 
 
 def quoted_ids(requests: Sequence[SlowRequest]) -> list[str]:

@@ -63,6 +63,8 @@ DEFAULT_MODULES = (
     "isim/replay/compare.py",
     "isim/replay/entry.py",
     "isim/replay/routing.py",
+    "isim/replay/walk.py",
+    "isim/replay/decide.py",
 )
 TESTS: dict[str, tuple[str, ...]] = {
     "isim/kernel/*.py": ("tests/kernel",),
@@ -105,9 +107,10 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/replay/test_replay_rules.py",
     ),
     "isim/replay/*.py": (
-        "tests/replay/test_replay_rules.py",
-        "tests/replay/test_replay_groups.py",
         "tests/replay/test_replay_few.py",
+        "tests/replay/test_replay_rules.py::test_hand_worked_log_is_accepted",
+        "tests/replay/test_replay_rules.py::test_broken_log_is_rejected_at_its_first_wrong_record",
+        "tests/replay/test_replay_groups.py::test_broken_log_is_rejected_at_its_first_wrong_record",
     ),
 }
 """The first pattern that fits decides."""

@@ -87,7 +87,7 @@ class GroupScheduler(Scheduler):
 
     def release(self, member: Member, hashed_tokens: int) -> None:
         if member.chain is not None:
-            self._name_blocks(member, member.chain, hashed_tokens, before=hashed_tokens)
+            self._name_blocks(member, member.chain, hashed_tokens)
         for table in self._held[member.index].tables:
             self._give(table.blocks, table.held - len(table.blocks))
         self._held[member.index] = self._nothing()
@@ -141,17 +141,15 @@ class GroupScheduler(Scheduler):
         if not self._aligned or member.stage is not Stage.PREFILL:
             return tokens
         shared = self._held[member.index].shared
-        return self._to_a_state(member, member.computed, member.target, tokens, shared)
+        return self._to_a_state(member.computed, member.target, tokens, shared)
 
     def cut_first(self, member: Member, found: Found, tokens: int) -> int:
         if not self._aligned:
             return tokens
-        return self._to_a_state(member, found.tokens, member.known, tokens, found.shared)
+        return self._to_a_state(found.tokens, member.known, tokens, found.shared)
 
-    def _to_a_state(self, member: Member, computed: int, known: int, tokens: int, shared: int) -> int:
+    def _to_a_state(self, computed: int, known: int, tokens: int, shared: int) -> int:
         """Tokens of a chunk so that its state is kept where a block ends, up to the last that others may start from."""
-        if computed >= max(member.prompt_tokens, known - 1):
-            return tokens
         size, end = self.limits.block_size, computed + tokens
         last = (known - 1 if self.newer else known) // size * size
         if self.newer and computed < shared < end:

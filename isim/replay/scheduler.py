@@ -232,7 +232,7 @@ class Scheduler:
         decoding = member.stage is Stage.DECODE
         last = self.roster.steps - 1 if decoding and not member.held_up else member.last
         if granted and decoding:
-            fed_blindly = self.overlapped[self._step] and last == self._step - 1 and member.run < self._step
+            fed_blindly = self.overlapped[self._step] and last == self._step - 1
         else:
             fed_blindly = last >= self.updated and member.run < last and self.overlapped[last]
         return computed - 1 if fed_blindly else computed

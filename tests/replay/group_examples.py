@@ -112,4 +112,52 @@ def trailing() -> list[AnyRecord]:
     )
 
 
-GROUP_EXAMPLES = {"trailing": trailing, "windowed": windowed, "stateful": stateful, "giving way": giving_way}
+def starving() -> list[AnyRecord]:
+    """0.33: a chunk that ends early lets others in, and the next one takes all of the budget of 12 before they decode.
+
+    40 blocks of 4, steps of 10 ns. r0 (14 tokens) leaves three blocks of full attention and the state after 12. r1
+    (32) shares 4 of its tokens, but of these no state is left, so it starts anew and ends its first chunk there, that
+    others may find one. r2 (3 tokens, gives 3) gets its 3 beside it, r3 (12) of the 5 that are left a whole block.
+    35, 45 ns: r1 takes 12 tokens each time, up to 28, the last state to be found; r2 and r3 go without. Blocks for 12
+    tokens are three and one, and of states it holds the last two. 55 ns: it has 4 left, r2 goes on, and of 7 more
+    tokens r3 takes 4, up to its own last state. 65 ns: r2's second token comes late, after that of step 2.
+    """
+    prompt = [("p", 0, 4), ("y", 0, 28)]
+    limits = {"max_num_seqs": 3, "max_num_batched_tokens": 12, "num_blocks": 41, "max_model_len": 64}
+    return numbered(
+        [
+            header(version=EngineVersion.V033, enable_prefix_caching=True, groups=FULL_AND_STATE, **limits),
+            arrive(0, 0, 14, 1, prompt=[("p", 0, 14)]),
+            turn(0, (1, 0, 36), admitted=((0, 0, 12),), decided=(0, 10, 1, 12, 0, 0)),
+            turn(10, (1, 0, 34), chunks=((0, 2),), decided=(1, 10, 1, 2, 1, 12)),
+            turn(20, (0, 0, 40), ended=1, first=(0,), finished=(0,)),
+            arrive(25, 1, 32, 1, prompt=prompt),
+            arrive(25, 2, 3, 3),
+            arrive(25, 3, 12, 1),
+            turn(25, (3, 0, 34), admitted=((1, 0, 4), (2, 0, 3), (3, 0, 4)), decided=(2, 10, 3, 11, 1, 0)),
+            turn(35, (3, 0, 30), ended=2, first=(2,), chunks=((1, 12),), skipped=(2, 3), decided=(3, 10, 1, 12, 0, 4)),
+            turn(45, (3, 0, 27), chunks=((1, 12),), skipped=(2, 3), decided=(4, 10, 1, 12, 0, 16)),
+            turn(55, (3, 0, 24), chunks=((1, 4), (3, 4)), decided=(5, 10, 3, 9, 2, 35)),
+            turn(
+                65,
+                (2, 0, 31),
+                ended=5,
+                first=(1,),
+                late=((2, 2),),
+                finished=(1,),
+                chunks=((3, 4),),
+                decided=(6, 10, 2, 5, 2, 12),
+            ),
+            turn(75, (0, 0, 40), ended=6, first=(3,), finished=(2, 3)),
+            end(75, 7, completed=4),
+        ]
+    )
+
+
+GROUP_EXAMPLES = {
+    "trailing": trailing,
+    "windowed": windowed,
+    "stateful": stateful,
+    "giving way": giving_way,
+    "starving": starving,
+}

@@ -15,6 +15,7 @@ from replay_examples import arrive, changed, end, header, numbered, violation
 from slow_engine import EndlessRun
 from slow_log import slow_log
 from test_replay_schedules import spoilt
+from waiting_examples import past_an_admission
 from workload_fuzz import Case, random_groups_case
 
 from isim.record.records import (
@@ -77,6 +78,7 @@ BROKEN: list[tuple[Rule, int, list[AnyRecord]]] = [
     ),
     (Rule.STRETCH, 6, changed(windowed(), 6, steps=4)),
     (Rule.STRETCH, 5, changed(giving_way(), 5, steps=2, time_ns=40)),
+    (Rule.STRETCH, 5, grouped(past_an_admission(), group(FULL, 4))),
     (Rule.QUEUES, 4, changed(giving_way(), 4, waiting=0)),
 ]
 

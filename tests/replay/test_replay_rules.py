@@ -24,12 +24,13 @@ from replay_examples import (
     synchronous,
     violation,
 )
+from waiting_examples import WAITING_EXAMPLES, past_an_admission
 
 from isim.record.digest import log_digest
 from isim.record.records import KINDS, AnyRecord, Arrive, End, Header, RejectReason
 from isim.replay import FREE_FIELDS, RULES, Replay, ReplayViolation, Rule
 
-ALL_EXAMPLES = {**EXAMPLES, **GROUP_EXAMPLES}
+ALL_EXAMPLES = {**EXAMPLES, **GROUP_EXAMPLES, **WAITING_EXAMPLES}
 
 
 def _without(records: list[AnyRecord], place: int) -> list[AnyRecord]:
@@ -151,6 +152,7 @@ BROKEN: list[tuple[Rule, int, list[AnyRecord]]] = [
     (Rule.STRETCH, 4, _swapped(joining(), 4)),
     (Rule.STRETCH, 7, changed(across(), 7, steps=1, time_ns=20, free_blocks=5, least_free_blocks=None)),
     (Rule.STRETCH, 7, changed(across(), 7, steps=4, time_ns=50)),
+    (Rule.STRETCH, 5, past_an_admission()),
     (Rule.QUEUES, 7, changed(across(), 7, running=2)),
     (Rule.BLOCK_LEDGER, 7, changed(across(), 7, least_free_blocks=None)),
     (Rule.BLOCK_LEDGER, 7, changed(across(), 7, least_free_blocks=4)),
