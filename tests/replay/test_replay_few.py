@@ -11,14 +11,15 @@ from functools import cache
 
 import msgspec
 import pytest
-from replay_examples import changed, numbered, violation
+from replay_examples import LIMITS, changed, numbered, violation
+from slow_blocks import SlowRequest
 from slow_engine import EndlessRun
 from slow_log import slow_log
 from test_replay_groups import TELLINGS
 from test_replay_schedules import spoilt
 from workload_fuzz import GRID_NS, random_case, random_groups_case
 
-from isim.record.records import Abort, AnyRecord, Header, LinearCoefficients, Stretch, Turn
+from isim.record.records import Abort, AnyRecord, Header, LinearCoefficients, SchedulingPolicy, Stretch, Turn
 from isim.replay import Rule
 
 MAKERS = {"one group": random_case, "several groups": random_groups_case}
@@ -107,3 +108,28 @@ def test_a_turn_left_out_is_missed_at_the_next_record(maker: str) -> None:
         place = dice.choice([place for place, it in enumerate(records) if isinstance(it, Turn)])
         error = violation(numbered([*records[:place], *records[place + 1 :]]))
         assert error is not None and error.sequence == place, (seed, records[place], str(error))
+
+
+def test_a_stretch_may_begin_with_no_step_under_way() -> None:
+    """3 blocks of 4 for prompts of 4, 3 and 2 tokens, two steps under way: asked again at 0, the first gives way.
+
+    So at 1, when step 0 has ended, none is under way, and steps 1 and 2 of the other two are decided at once.
+    """
+    limits = msgspec.structs.replace(LIMITS, num_blocks=4, max_num_seqs=4, max_num_batched_tokens=32)
+    limits = msgspec.structs.replace(limits, async_scheduling=True, policy=SchedulingPolicy.PRIORITY)
+    price = LinearCoefficients(base_ps=GRID_NS * 1000, per_token_ps=0, per_request_ps=0, per_context_token_ps=0)
+    told = ((0, 4, 7), (0, 3, 7), (0, 2, 7), (4, 2, 6))
+    requests = [
+        SlowRequest(
+            id=f"r{index}",
+            prompt=[(f"u:{index}", 0, prompt_tokens)],
+            output_tokens=output_tokens,
+            priority=1,
+            arrival_ns=time * GRID_NS,
+        )
+        for index, (time, prompt_tokens, output_tokens) in enumerate(told)
+    ]
+    records = slow_log(limits, requests, price)
+    assert violation(records) is None
+    first = next(it for it in records if isinstance(it, Stretch))
+    assert (first.step, first.steps, first.schedule_ns) == (1, 2, GRID_NS)

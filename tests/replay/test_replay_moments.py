@@ -134,6 +134,24 @@ def quoted_blindly() -> list[AnyRecord]:
     return _quoted(2, 4, overlapping=True)
 
 
+def quoted_alive() -> list[AnyRecord]:
+    """As `quoted`, but the first is there still, and has given 4 of its 5 tokens: 2 whole blocks, and one begun."""
+    prompt = [("p", 0, 1), ("o:r0", 0, 5), ("x", 0, 1)]
+    return numbered(
+        [
+            header(block_size=2, enable_prefix_caching=True),
+            arrive(0, 0, 1, 5, prompt=[("p", 0, 1)], quotable=True),
+            turn(0, (1, 0, 7), admitted=((0, 0, 1),), decided=(0, 10, 1, 1, 1, 0)),
+            turn(10, (1, 0, 7), ended=0, first=(0,)),
+            arrive(36, 1, 7, 1, prompt=prompt),
+            stretch(40, 1, 3, 10, 10, (1, 1, 1, 6)),
+            turn(40, (2, 0, 3), admitted=((1, 4, 3),), decided=(4, 10, 2, 4, 2, 8)),
+            turn(50, (0, 0, 8), ended=4, first=(1,), finished=(0, 1)),
+            end(50, 5, completed=2),
+        ]
+    )
+
+
 def ranked() -> list[AnyRecord]:
     """One seat, prompts of 3 tokens that give 1, equal priorities: who is served by earliest order, and then by name.
 
@@ -190,7 +208,10 @@ def private() -> list[AnyRecord]:
     return cut_short(enable_prefix_caching=True, groups=groups)
 
 
-LEGAL = {it.__name__: it for it in (abreast, given_up, turned_away, quoted, quoted_blindly, ranked, cut_short, private)}
+LEGAL = {
+    it.__name__: it
+    for it in (abreast, given_up, turned_away, quoted, quoted_blindly, quoted_alive, ranked, cut_short, private)
+}
 
 
 @pytest.mark.parametrize("name", LEGAL)

@@ -223,9 +223,9 @@ MORE: list[tuple[Rule, int, list[AnyRecord], str, str]] = [
     (
         Rule.END,
         7,
-        before_end(synchronous(), 7, end(12, 2, completed=0)),
+        before_end(synchronous(), 7, end(15, 2, completed=0)),
         "the engine to go on: a record of engine 0 at 16 ns",
-        "an end at 12 ns",
+        "an end at 15 ns",
     ),
     (
         Rule.END,
