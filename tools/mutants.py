@@ -65,6 +65,8 @@ DEFAULT_MODULES = (
     "isim/replay/routing.py",
     "isim/replay/walk.py",
     "isim/replay/decide.py",
+    "isim/replay/engine.py",
+    "isim/replay/replay.py",
 )
 TESTS: dict[str, tuple[str, ...]] = {
     "isim/kernel/*.py": ("tests/kernel",),
@@ -100,6 +102,19 @@ TESTS: dict[str, tuple[str, ...]] = {
     "isim/replay/member.py": ("tests/replay/test_replay_roster.py",),
     "isim/replay/roster.py": ("tests/replay/test_replay_roster.py",),
     "isim/replay/lookup.py": ("tests/replay/test_replay_keys.py",),
+    "isim/replay/engine.py": (
+        "tests/replay/test_replay_rules.py",
+        "tests/replay/test_replay_words.py",
+        "tests/replay/test_replay_moments.py",
+        "tests/replay/test_replay_work.py",
+        "tests/replay/test_replay_few.py",
+    ),
+    "isim/replay/replay.py": (
+        "tests/replay/test_replay_rules.py",
+        "tests/replay/test_replay_words.py",
+        "tests/replay/test_replay_moments.py",
+        "tests/replay/test_replay_files.py",
+    ),
     "isim/replay/tables.py": (
         "tests/replay/test_replay_tables.py",
         "tests/replay/test_group_terms.py",
@@ -125,6 +140,7 @@ also_copy = ["tools", "scenarios", "README.md"]
 pytest_add_cli_args = ["-n0", "-x", "-p", "no:cacheprovider", "-k", {deselected}]
 pytest_add_cli_args_test_selection = {tests}
 use_git_change_detection = false
+timeout_multiplier = 4.0
 track_dependencies = false
 """
 

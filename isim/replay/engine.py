@@ -292,7 +292,7 @@ class Engine:
             self._pass(span, count)
             return
         step = self.steps
-        told = self._moment() if self._next_ns is not None else None
+        told = self._moment()
         if told is None and self._open:
             self._goes_on(self._open.pop(), record, span)
             return
@@ -332,8 +332,7 @@ class Engine:
         new = range(max(steps - depth, steps - count), steps)
         self._flight = (self._flight + [Step(step, span.start_ns(step + 1)) for step in new])[-depth:]
         scheduler.updated = self._flight[0].index
-        overlapped = scheduler.overlapped
-        scheduler.overlapped = {step.index: overlapped.get(step.index, depth > 1) for step in self._flight}
+        scheduler.overlapped = dict.fromkeys((step.index for step in self._flight), depth > 1)
         self.last_end_ns = self._flight[-1].end_ns
         self._next_ns = self._flight[0].end_ns
 

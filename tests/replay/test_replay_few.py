@@ -9,15 +9,18 @@ import random
 from collections import Counter
 from functools import cache
 
+import msgspec
 import pytest
-from replay_examples import changed, violation
+from replay_examples import LIMITS, changed, numbered, violation
+from slow_blocks import SlowRequest
 from slow_engine import EndlessRun
 from slow_log import slow_log
 from test_replay_groups import TELLINGS
 from test_replay_schedules import spoilt
 from workload_fuzz import GRID_NS, crowded_case, quoting_case, random_case, random_groups_case
 
-from isim.record.records import Abort, AnyRecord, Turn
+from isim.record.records import Abort, AnyRecord, Header, LinearCoefficients, SchedulingPolicy, Stretch, Turn
+from isim.replay import Rule
 
 MAKERS = {
     "one group": random_case,
@@ -66,3 +69,78 @@ def test_a_field_told_otherwise_is_noticed_where_it_is(maker: str) -> None:
         place = dice.choice([place for place, it in enumerate(records) if place and not isinstance(it, Abort)])
         error = violation(changed(records, place, **spoilt(dice, records[place])))
         assert error is not None and error.sequence == place, (seed, records[place], str(error))
+
+
+def longer(header: Header, record: Stretch, more: int) -> Stretch:
+    """The stretch with so many steps more, told when its end would be known, at the price the header states."""
+    cost, steps = header.linear_cost, record.steps + more
+    assert cost is not None
+    durations = linear_durations(cost, record, steps)
+    depth = 2 if header.engine.async_scheduling else 1
+    told_ns = record.schedule_ns + sum(durations[: steps + 1 - depth])
+    if len(set(durations)) == 1:
+        durations = durations[:1]
+    return msgspec.structs.replace(record, steps=steps, durations_ns=durations, time_ns=max(told_ns, record.time_ns))
+
+
+def linear_durations(cost: LinearCoefficients, record: Stretch, steps: int) -> list[int]:
+    contexts = [record.context + record.batch * passed for passed in range(steps)]
+    each_ps = cost.base_ps + (cost.per_token_ps + cost.per_request_ps) * record.batch
+    return [-(-(each_ps + cost.per_context_token_ps * context) // 1000) for context in contexts]
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_stretch_ends_where_it_ends(maker: str) -> None:
+    """Each goes on as long as it may: with a step more, or many, it hides what ended it."""
+    dice = random.Random(8)
+    tried = 0
+    for seed, records in logs(maker):
+        stretches = [place for place, it in enumerate(records) if isinstance(it, Stretch)]
+        header = records[0]
+        assert isinstance(header, Header)
+        if "max_stretch" in TELLINGS[seed % 3]:
+            continue
+        for place in dice.sample(stretches, min(4, len(stretches))):
+            record = records[place]
+            assert isinstance(record, Stretch)
+            told = [*records[:place], longer(header, record, dice.choice((1, 1, 2, 9)))]
+            error = violation(told)
+            assert error is not None and error.sequence == place, (seed, record, str(error))
+            end = f"a stretch that ends before step {record.step + record.steps}: "
+            assert error.rule is Rule.STRETCH and error.expected.startswith(end), (seed, record, str(error))
+            tried += 1
+    assert tried > 100
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_turn_left_out_is_missed_at_the_next_record(maker: str) -> None:
+    dice = random.Random(9)
+    for seed, records in logs(maker):
+        place = dice.choice([place for place, it in enumerate(records) if isinstance(it, Turn)])
+        error = violation(numbered([*records[:place], *records[place + 1 :]]))
+        assert error is not None and error.sequence == place, (seed, records[place], str(error))
+
+
+def test_a_stretch_may_begin_with_no_step_under_way() -> None:
+    """3 blocks of 4 for prompts of 4, 3 and 2 tokens, two steps under way: asked again at 0, the first gives way.
+
+    So at 1, when step 0 has ended, none is under way, and steps 1 and 2 of the other two are decided at once.
+    """
+    limits = msgspec.structs.replace(LIMITS, num_blocks=4, max_num_seqs=4, max_num_batched_tokens=32)
+    limits = msgspec.structs.replace(limits, async_scheduling=True, policy=SchedulingPolicy.PRIORITY)
+    price = LinearCoefficients(base_ps=GRID_NS * 1000, per_token_ps=0, per_request_ps=0, per_context_token_ps=0)
+    told = ((0, 4, 7), (0, 3, 7), (0, 2, 7), (4, 2, 6))
+    requests = [
+        SlowRequest(
+            id=f"r{index}",
+            prompt=[(f"u:{index}", 0, prompt_tokens)],
+            output_tokens=output_tokens,
+            priority=1,
+            arrival_ns=time * GRID_NS,
+        )
+        for index, (time, prompt_tokens, output_tokens) in enumerate(told)
+    ]
+    records = slow_log(limits, requests, price)
+    assert violation(records) is None
+    first = next(it for it in records if isinstance(it, Stretch))
+    assert (first.step, first.steps, first.schedule_ns) == (1, 2, GRID_NS)

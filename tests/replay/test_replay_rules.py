@@ -27,7 +27,7 @@ from replay_examples import (
 from waiting_examples import WAITING_EXAMPLES, past_an_admission
 
 from isim.record.digest import log_digest
-from isim.record.records import KINDS, AnyRecord, Arrive, End, Header, RejectReason
+from isim.record.records import KINDS, AnyRecord, Arrive, End, Header, RejectReason, Turn
 from isim.replay import FREE_FIELDS, RULES, Replay, ReplayViolation, Rule
 
 ALL_EXAMPLES = {**EXAMPLES, **GROUP_EXAMPLES, **WAITING_EXAMPLES}
@@ -192,6 +192,7 @@ def test_hand_worked_log_is_accepted(name: str) -> None:
     assert isinstance(last, End)
     assert (summary.records, summary.steps, summary.arrived) == (len(records), last.steps, last.arrived)
     assert (summary.completed, summary.rejected, summary.aborted) == (last.completed, last.rejected, last.aborted)
+    assert summary.preemptions == sum(len(record.preempted) for record in records if isinstance(record, Turn))
 
 
 def test_a_stretch_may_be_cut_at_an_output_or_go_on_across_it() -> None:
