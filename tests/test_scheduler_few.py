@@ -6,6 +6,7 @@ things in the same order, so that a second is enough for many crowded pools. `ma
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
@@ -33,6 +34,9 @@ class Both:
         self.requests = requests
         self.index = {request.id: index for index, request in enumerate(requests)}
         self.quotable = quoted_ids(requests)
+        groups = Counter(group for request in requests for group in {group for group, _, _ in request.prompt})
+        self.own = {group for group, count in groups.items() if count == 1 and group.startswith("u:")}
+        """Of tokens that no two have: who may not be quoted has nothing to share from there on."""
         self.fast = GroupScheduler(limits) if limits.groups else Scheduler(limits, NumberedPool)
         self.slow = SlowScheduler(limits)
         self.under_way: list[tuple[SlowStep, int]] = []
@@ -45,14 +49,17 @@ class Both:
         if reject_reason(self.limits, request) is not None:
             return
         self.slow.add(request)
+        index, prompt = self.index[request.id], request.prompt
+        if request.id not in self.quotable and prompt[-1][0] in self.own:
+            prompt = prompt[:-1]
         self.fast.add(
-            self.index[request.id],
+            index,
             request.id,
             request.prompt_tokens,
             request.output_tokens,
             priority=request.priority,
             order_time=request.arrival_ns,
-            prompt=request.prompt,
+            prompt=prompt,
             quotable=request.id in self.quotable,
         )
 

@@ -19,6 +19,7 @@ from test_scheduler_few import DECISIONS, RARE, RARE_OF_GROUPS, Both, crowded
 from workload_fuzz import Case, random_case, random_groups_case
 
 from isim.policy.vllm.plan import Outcome
+from isim.policy.vllm.scheduler import Scheduler
 from isim.record.records import EngineLimits, EngineVersion
 
 
@@ -29,7 +30,13 @@ class InRuns(Both):
         super().__init__(limits, requests)
         self.dice = dice
         self.depth = 1 + limits.async_scheduling
-        self.runs = self.longest = self.outcomes_within = 0
+        self.runs = self.outcomes_within = 0
+        self.aborted = False
+
+    def abort(self, name: str) -> None:
+        """After one has gone a step may bring nothing although something was due."""
+        super().abort(name)
+        self.aborted = True
 
     def go_on(self) -> bool:
         if not self.slow.has_requests():
@@ -58,9 +65,8 @@ class InRuns(Both):
         """A run of at most so many steps, of which the first may be made."""
         fast, steps = self.fast, self.dice.choice([most, most, self.dice.randint(1, most)])
         self.runs += steps > 1
-        self.longest = max(self.longest, steps)
-        across = self.depth > 1 and steps > 1
-        outcome_due = across and fast.outcome_due()
+        outcome_due = fast.outcome_due()
+        assert self.depth > 1 or not outcome_due
         free_blocks, outcomes = [self.slow.free_blocks()] * made, []
         free_then = None
         for place in range(made, steps):
@@ -73,7 +79,8 @@ class InRuns(Both):
                     free_then = self.slow.free_blocks()
             free_blocks.append(self.steady_decision())
         found: Outcome | None = None
-        if outcome_due:
+        if outcome_due and steps > 1:
+            assert outcomes or self.aborted
             found, then, least = fast.advance_past_output(steps, made)
             assert then == free_then
             self.outcomes_within += 1
@@ -214,3 +221,28 @@ def test_who_finds_no_budget_is_admitted_once_what_it_quotes_can_be_found(versio
     while both.go_on():
         admissions += [(both.plan.step, *it) for it in both.plan.admitted if (both.plan.step, *it) not in admissions]
     assert admissions == [(0, 0, 0, 2), (0, 1, 0, 2), (2 + ahead, 2, 4, 35)]
+
+
+def test_blocks_that_nobody_can_look_for_are_all_alike() -> None:
+    """Without a shared prompt only who was preempted looks for its own, and it is the only one to find them."""
+    limits = msgspec.structs.replace(
+        random_case(0)[0],
+        num_blocks=60,
+        block_size=4,
+        max_model_len=64,
+        max_num_batched_tokens=64,
+        max_num_seqs=16,
+        long_prefill_token_threshold=0,
+        enable_prefix_caching=True,
+    )
+    scheduler = Scheduler(limits)
+    for index in range(6):
+        scheduler.add(index, f"r{index}", 3 * index + 1, 9 - index)
+    while scheduler.has_requests:
+        assert not scheduler.schedule().preempted
+        while len(scheduler.flights) == scheduler.depth:
+            scheduler.update()
+        assert scheduler.pool.alike
+    while scheduler.flights:
+        scheduler.update()
+    assert scheduler.steps == 9 and scheduler.pool.alike
