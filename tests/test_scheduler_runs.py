@@ -13,12 +13,14 @@ from random import Random
 
 import msgspec
 import pytest
+from block_numbers import NumberedPool
 from slow_blocks import Live, SlowRequest
 from slow_engine import SlowStep, allowed_output
 from test_scheduler_few import DECISIONS, RARE, RARE_OF_GROUPS, Both, crowded
 from workload_fuzz import Case, random_case, random_groups_case
 
 from isim.policy.vllm.plan import Outcome
+from isim.policy.vllm.pool import BlockPool
 from isim.policy.vllm.scheduler import Scheduler
 from isim.record.records import EngineLimits, EngineVersion
 
@@ -26,8 +28,14 @@ from isim.record.records import EngineLimits, EngineVersion
 class InRuns(Both):
     """Makes runs as long as allowed, or cuts them; the slow one makes the same decisions."""
 
-    def __init__(self, limits: EngineLimits, requests: Sequence[SlowRequest], dice: Random) -> None:
-        super().__init__(limits, requests)
+    def __init__(
+        self,
+        limits: EngineLimits,
+        requests: Sequence[SlowRequest],
+        dice: Random,
+        make_pool: type[BlockPool] = NumberedPool,
+    ) -> None:
+        super().__init__(limits, requests, make_pool)
         self.dice = dice
         self.depth = 1 + limits.async_scheduling
         self.runs = self.outcomes_within = 0
@@ -85,9 +93,11 @@ class InRuns(Both):
             assert then == free_then
             self.outcomes_within += 1
         else:
-            least = fast.advance(steps - made) if steps > made else fast.ledger.free
+            before = fast.ledger.free
+            least = fast.advance(steps - made) if steps > made else before
+            least = min(least, before) if made else least
         assert [found] * (found is not None) == outcomes
-        assert min(least, free_blocks[0]) == min(free_blocks)
+        assert least == min(free_blocks)
         assert fast.steps == self.steps
         self.agree()
 
@@ -158,17 +168,47 @@ class InRuns(Both):
         return steps
 
 
-def run(seed: int, make: Callable[[int], Case]) -> InRuns:
+def decoders_enough(seed: int) -> Case:
+    """Room for everybody and a step under way: who leaves gives back while others open a block, and few wait."""
+    dice = Random(seed)
+    limits, _, coefficients = random_case(seed)
+    limits = msgspec.structs.replace(
+        limits,
+        version=dice.choice([*EngineVersion]),
+        block_size=dice.choice([1, 2, 4]),
+        num_blocks=140,
+        max_model_len=64,
+        max_num_seqs=dice.choice([6, 16]),
+        max_num_batched_tokens=64,
+        long_prefill_token_threshold=0,
+        enable_prefix_caching=dice.random() < 0.7,
+        async_scheduling=True,
+    )
+    requests: list[SlowRequest] = []
+    for index in range(dice.randrange(3, 11)):
+        prompt = [(f"u:{index}", 0, dice.randrange(1, 6))]
+        if requests and dice.random() < 0.2:
+            said = dice.choice(requests)
+            prompt = [*said.prompt[-1:], (f"o:{said.id}", 0, dice.randrange(1, 12)), *prompt]
+        elif dice.random() < 0.2:
+            prompt = [("a", 0, dice.randrange(1, 9)), *prompt]
+        requests.append(SlowRequest(id=f"r{index}", prompt=prompt, output_tokens=dice.randrange(1, 24)))
+    return limits, requests, coefficients
+
+
+def run(
+    seed: int, make: Callable[[int], Case], make_pool: type[BlockPool] = NumberedPool, aborts: float = 0.03
+) -> InRuns:
     dice = Random(seed)
     limits, requests, _ = make(seed)
-    if seed % 4:
+    if seed % 4 and make is not decoders_enough:
         limits = crowded(limits, requests)
-    both = InRuns(limits, requests, dice)
+    both = InRuns(limits, requests, dice, make_pool)
     to_come = list(requests)
     for _ in range(DECISIONS):
         while to_come and dice.random() < 0.6:
             both.add(to_come.pop(0))
-        if dice.random() < 0.03:
+        if dice.random() < aborts:
             both.abort(dice.choice(requests).id)
         if not both.go_on() and not to_come:
             break
@@ -183,6 +223,12 @@ def check(make: Callable[[int], Case], seeds: Iterable[int]) -> None:
 
 def test_a_run_is_as_its_decisions_one_by_one() -> None:
     check(random_case, (*RARE, *range(60)))
+
+
+@pytest.mark.parametrize("make_pool", [NumberedPool, BlockPool])
+def test_so_is_one_in_which_some_leave_and_others_open_blocks(make_pool: type[BlockPool]) -> None:
+    played = [run(seed, decoders_enough, make_pool, aborts=0.1) for seed in range(60)]
+    assert sum(both.outcomes_within for both in played) > 100
 
 
 def test_so_is_one_with_several_groups() -> None:
