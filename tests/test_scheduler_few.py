@@ -6,6 +6,7 @@ things in the same order, so that a second is enough for many crowded pools. `ma
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
@@ -19,6 +20,7 @@ from workload_fuzz import Case, quoted_ids, random_case, random_groups_case
 from isim.policy.vllm.group_pool import GroupPool
 from isim.policy.vllm.group_scheduler import GroupScheduler
 from isim.policy.vllm.plan import Outcome, Plan
+from isim.policy.vllm.pool import BlockPool
 from isim.policy.vllm.scheduler import Scheduler
 from isim.record.records import EngineLimits, EngineVersion, GroupKind, GroupLimits, SchedulingPolicy
 
@@ -26,14 +28,19 @@ DECISIONS = 400
 
 
 class Both:
-    """Two schedulers that are told the same; requests by their place in the list."""
+    """Two schedulers that are told the same; requests by their place in the list. `BlockPool` has no numbers."""
 
-    def __init__(self, limits: EngineLimits, requests: Sequence[SlowRequest]) -> None:
+    def __init__(
+        self, limits: EngineLimits, requests: Sequence[SlowRequest], make_pool: type[BlockPool] = NumberedPool
+    ) -> None:
         self.limits = limits
         self.requests = requests
         self.index = {request.id: index for index, request in enumerate(requests)}
         self.quotable = quoted_ids(requests)
-        self.fast = GroupScheduler(limits) if limits.groups else Scheduler(limits, NumberedPool)
+        groups = Counter(group for request in requests for group in {group for group, _, _ in request.prompt})
+        self.own = {group for group, count in groups.items() if count == 1 and group.startswith("u:")}
+        """Of tokens that no two have: who may not be quoted has nothing to share from there on."""
+        self.fast = GroupScheduler(limits) if limits.groups else Scheduler(limits, make_pool)
         self.slow = SlowScheduler(limits)
         self.under_way: list[tuple[SlowStep, int]] = []
         self.steps = self.preemptions = self.finishes = self.skipped = 0
@@ -45,14 +52,17 @@ class Both:
         if reject_reason(self.limits, request) is not None:
             return
         self.slow.add(request)
+        index, prompt = self.index[request.id], request.prompt
+        if request.id not in self.quotable and prompt[-1][0] in self.own:
+            prompt = prompt[:-1]
         self.fast.add(
-            self.index[request.id],
+            index,
             request.id,
             request.prompt_tokens,
             request.output_tokens,
             priority=request.priority,
             order_time=request.arrival_ns,
-            prompt=request.prompt,
+            prompt=prompt,
             quotable=request.id in self.quotable,
         )
 
@@ -66,8 +76,8 @@ class Both:
         assert fast.has_requests is slow.has_requests()
         assert list(fast.running) == [self.index[name] for name in slow.running()]
         assert [sequence.id for sequence in fast.waiting.in_order()] == slow.waiting()
-        assert isinstance(fast.ledger, NumberedPool | GroupPool)
-        assert fast.ledger.order() == slow.free_block_order()
+        if isinstance(fast.ledger, NumberedPool | GroupPool):
+            assert fast.ledger.order() == slow.free_block_order()
         assert fast.ledger.free == slow.free_blocks()
 
     def decide(self) -> bool:

@@ -13,23 +13,38 @@ from random import Random
 
 import msgspec
 import pytest
+from block_numbers import NumberedPool
 from slow_blocks import Live, SlowRequest
 from slow_engine import SlowStep, allowed_output
 from test_scheduler_few import DECISIONS, RARE, RARE_OF_GROUPS, Both, crowded
 from workload_fuzz import Case, random_case, random_groups_case
 
 from isim.policy.vllm.plan import Outcome
+from isim.policy.vllm.pool import BlockPool
+from isim.policy.vllm.scheduler import Scheduler
 from isim.record.records import EngineLimits, EngineVersion
 
 
 class InRuns(Both):
     """Makes runs as long as allowed, or cuts them; the slow one makes the same decisions."""
 
-    def __init__(self, limits: EngineLimits, requests: Sequence[SlowRequest], dice: Random) -> None:
-        super().__init__(limits, requests)
+    def __init__(
+        self,
+        limits: EngineLimits,
+        requests: Sequence[SlowRequest],
+        dice: Random,
+        make_pool: type[BlockPool] = NumberedPool,
+    ) -> None:
+        super().__init__(limits, requests, make_pool)
         self.dice = dice
         self.depth = 1 + limits.async_scheduling
-        self.runs = self.longest = self.outcomes_within = 0
+        self.runs = self.outcomes_within = 0
+        self.aborted = False
+
+    def abort(self, name: str) -> None:
+        """After one has gone a step may bring nothing although something was due."""
+        super().abort(name)
+        self.aborted = True
 
     def go_on(self) -> bool:
         if not self.slow.has_requests():
@@ -58,9 +73,8 @@ class InRuns(Both):
         """A run of at most so many steps, of which the first may be made."""
         fast, steps = self.fast, self.dice.choice([most, most, self.dice.randint(1, most)])
         self.runs += steps > 1
-        self.longest = max(self.longest, steps)
-        across = self.depth > 1 and steps > 1
-        outcome_due = across and fast.outcome_due()
+        outcome_due = fast.outcome_due()
+        assert self.depth > 1 or not outcome_due
         free_blocks, outcomes = [self.slow.free_blocks()] * made, []
         free_then = None
         for place in range(made, steps):
@@ -73,14 +87,17 @@ class InRuns(Both):
                     free_then = self.slow.free_blocks()
             free_blocks.append(self.steady_decision())
         found: Outcome | None = None
-        if outcome_due:
+        if outcome_due and steps > 1:
+            assert outcomes or self.aborted
             found, then, least = fast.advance_past_output(steps, made)
             assert then == free_then
             self.outcomes_within += 1
         else:
-            least = fast.advance(steps - made) if steps > made else fast.ledger.free
+            before = fast.ledger.free
+            least = fast.advance(steps - made) if steps > made else before
+            least = min(least, before) if made else least
         assert [found] * (found is not None) == outcomes
-        assert min(least, free_blocks[0]) == min(free_blocks)
+        assert least == min(free_blocks)
         assert fast.steps == self.steps
         self.agree()
 
@@ -151,17 +168,47 @@ class InRuns(Both):
         return steps
 
 
-def run(seed: int, make: Callable[[int], Case]) -> InRuns:
+def decoders_enough(seed: int) -> Case:
+    """Room for everybody and a step under way: who leaves gives back while others open a block, and few wait."""
+    dice = Random(seed)
+    limits, _, coefficients = random_case(seed)
+    limits = msgspec.structs.replace(
+        limits,
+        version=dice.choice([*EngineVersion]),
+        block_size=dice.choice([1, 2, 4]),
+        num_blocks=140,
+        max_model_len=64,
+        max_num_seqs=dice.choice([6, 16]),
+        max_num_batched_tokens=64,
+        long_prefill_token_threshold=0,
+        enable_prefix_caching=dice.random() < 0.7,
+        async_scheduling=True,
+    )
+    requests: list[SlowRequest] = []
+    for index in range(dice.randrange(3, 11)):
+        prompt = [(f"u:{index}", 0, dice.randrange(1, 6))]
+        if requests and dice.random() < 0.2:
+            said = dice.choice(requests)
+            prompt = [*said.prompt[-1:], (f"o:{said.id}", 0, dice.randrange(1, 12)), *prompt]
+        elif dice.random() < 0.2:
+            prompt = [("a", 0, dice.randrange(1, 9)), *prompt]
+        requests.append(SlowRequest(id=f"r{index}", prompt=prompt, output_tokens=dice.randrange(1, 24)))
+    return limits, requests, coefficients
+
+
+def run(
+    seed: int, make: Callable[[int], Case], make_pool: type[BlockPool] = NumberedPool, aborts: float = 0.03
+) -> InRuns:
     dice = Random(seed)
     limits, requests, _ = make(seed)
-    if seed % 4:
+    if seed % 4 and make is not decoders_enough:
         limits = crowded(limits, requests)
-    both = InRuns(limits, requests, dice)
+    both = InRuns(limits, requests, dice, make_pool)
     to_come = list(requests)
     for _ in range(DECISIONS):
         while to_come and dice.random() < 0.6:
             both.add(to_come.pop(0))
-        if dice.random() < 0.03:
+        if dice.random() < aborts:
             both.abort(dice.choice(requests).id)
         if not both.go_on() and not to_come:
             break
@@ -176,6 +223,12 @@ def check(make: Callable[[int], Case], seeds: Iterable[int]) -> None:
 
 def test_a_run_is_as_its_decisions_one_by_one() -> None:
     check(random_case, (*RARE, *range(60)))
+
+
+@pytest.mark.parametrize("make_pool", [NumberedPool, BlockPool])
+def test_so_is_one_in_which_some_leave_and_others_open_blocks(make_pool: type[BlockPool]) -> None:
+    played = [run(seed, decoders_enough, make_pool, aborts=0.1) for seed in range(60)]
+    assert sum(both.outcomes_within for both in played) > 100
 
 
 def test_so_is_one_with_several_groups() -> None:
@@ -214,3 +267,28 @@ def test_who_finds_no_budget_is_admitted_once_what_it_quotes_can_be_found(versio
     while both.go_on():
         admissions += [(both.plan.step, *it) for it in both.plan.admitted if (both.plan.step, *it) not in admissions]
     assert admissions == [(0, 0, 0, 2), (0, 1, 0, 2), (2 + ahead, 2, 4, 35)]
+
+
+def test_blocks_that_nobody_can_look_for_are_all_alike() -> None:
+    """Without a shared prompt only who was preempted looks for its own, and it is the only one to find them."""
+    limits = msgspec.structs.replace(
+        random_case(0)[0],
+        num_blocks=60,
+        block_size=4,
+        max_model_len=64,
+        max_num_batched_tokens=64,
+        max_num_seqs=16,
+        long_prefill_token_threshold=0,
+        enable_prefix_caching=True,
+    )
+    scheduler = Scheduler(limits)
+    for index in range(6):
+        scheduler.add(index, f"r{index}", 3 * index + 1, 9 - index)
+    while scheduler.has_requests:
+        assert not scheduler.schedule().preempted
+        while len(scheduler.flights) == scheduler.depth:
+            scheduler.update()
+        assert scheduler.pool.alike
+    while scheduler.flights:
+        scheduler.update()
+    assert scheduler.steps == 9 and scheduler.pool.alike

@@ -78,11 +78,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "isim/policy/vllm/group_pool.py": ("tests/test_group_pool.py", "tests/test_policy_doors.py"),
     "isim/policy/vllm/walk.py": ("tests/test_scheduler_few.py",),
     "isim/policy/vllm/admit.py": ("tests/test_scheduler_few.py",),
-    "isim/policy/vllm/scheduler.py": ("tests/test_scheduler_runs.py", "tests/test_scheduler_few.py"),
-    "isim/policy/vllm/group_scheduler.py": (
-        "tests/test_scheduler_runs.py::test_so_is_one_with_several_groups",
-        "tests/test_scheduler_few.py",
-    ),
+    "isim/policy/vllm/*scheduler.py": ("tests/test_scheduler_runs.py",),
     "isim/policy/vllm/group_rules.py": ("tests/replay/test_group_terms.py",),
     "isim/policy/vllm/*.py": ("tests/test_engine_few.py",),
     "isim/policy/*.py": ("tests/test_policy_doors.py",),

@@ -134,7 +134,6 @@ class GroupScheduler(Scheduler):
         if sequence.issued < sequence.output or sequence.index in self._quotable:
             self.groups.name(tables, hashed, shared_only=False)
         self.groups.release(tables, hashed)
-        sequence.computed = sequence.hashed = 0
 
     def settled(self, sequence: Sequence, computed: int, *, deciding: int) -> int:
         """Its tokens that count for what is passed; the last `deciding` flights are those being decided."""

@@ -161,24 +161,20 @@ class Scheduler:
         """
         if self.waiting or self.prefills or self.skipped:
             return 0
-        decoders, flights = self.decoders, self.flights
-        count = decoders.count
-        if not count or len(flights) != self.depth - 1:
+        if not self.decoders.count or len(self.flights) != self.depth - 1:
             return 0
-        if count > self.limits.max_num_batched_tokens or (flights and flights[0].step < 0):
-            return 0
-        return decoders.run_length(self.ledger.free)
+        return self.decoders.run_length(self.ledger.free)
 
     def horizon(self, plan: Plan) -> int:
         """How many more decisions after this steady `plan` are like it, if nobody comes in; `outcome_due` as above."""
-        decoders, flights = self.decoders, self.flights
-        if not decoders.count or len(flights) < self.depth or not flights[-1].quiet:
+        flights = self.flights
+        if len(flights) < self.depth or not flights[-1].quiet:
             return 0
         if self._quotable and plan.lookups:
             return 0
-        if self.depth > 1 and (flights[0].step < 0 or (flights[0].ending and self.waiting)):
+        if flights[0].step < 0 or (flights[0].ending and self.waiting):
             return 0
-        return decoders.run_length(self.ledger.free)
+        return self.decoders.run_length(self.ledger.free)
 
     def outcome_due(self) -> bool:
         """Whether the oldest step under way brings something that needs saying: call `update` at its end."""
@@ -195,7 +191,6 @@ class Scheduler:
         if opening:
             self.pool.open(opening, decoders, self.running.values(), steps)
         self.steps += steps
-        self.unreported = False
         if self.depth == 1:
             flights.clear()
         elif steps > 1:
@@ -341,8 +336,6 @@ class Scheduler:
                 chain = sequence.chain = Chain(self._keys, sequence.index, block, (), 0)
             self.pool.register(sequence, chain, hashed)
         self.pool.give_back(sequence, -(-(sequence.computed + granted) // block), hashed)
-        sequence.computed = 0
-        sequence.hashed = 0
 
     _waiting_pass = admit
 
