@@ -62,7 +62,6 @@ DEFAULT_MODULES = (
     "isim/replay/compare.py",
     "isim/replay/entry.py",
     "isim/replay/routing.py",
-    "isim/replay/engine.py",
     "isim/replay/replay.py",
 )
 TESTS: dict[str, tuple[str, ...]] = {
