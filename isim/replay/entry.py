@@ -27,6 +27,7 @@ def check_limits(header: Header) -> None:
     _check_least(header, _LEAST_IN_HEADER)
     _check_least(header.engine, _LEAST_LIMITS)
     _check_groups(header.engine)
+    _check_chunks(header.engine)
     if (header.router is None) != (header.engines == 1):
         raise Mismatch(Rule.HEADER, "a router exactly where there are several engines", header.router)
     if header.linear_cost is not None:
@@ -47,6 +48,16 @@ def _check_groups(limits: EngineLimits) -> None:
             raise Mismatch(Rule.HEADER, "with prefix caching no group that keeps a state throughout", group)
         if group.kind is GroupKind.ALIGNED_STATE and length != limits.block_size:
             raise Mismatch(Rule.HEADER, f"aligned states in blocks of block_size {limits.block_size}", group)
+
+
+def _check_chunks(limits: EngineLimits) -> None:
+    """A chunk can be long enough: for any prompt if none is split, for a block if a state is kept at its end."""
+    kinds = [group.kind for group in limits.groups]
+    least = limits.block_size if GroupKind.ALIGNED_STATE in kinds else 0
+    whole = 0 if limits.enable_chunked_prefill else limits.max_model_len
+    _check_least(limits, {"max_num_batched_tokens": max(least, whole)})
+    if limits.long_prefill_token_threshold:
+        _check_least(limits, {"long_prefill_token_threshold": least})
 
 
 def _check_least(values: msgspec.Struct, least: Mapping[str, int]) -> None:

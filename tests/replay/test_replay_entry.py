@@ -73,6 +73,9 @@ CAN_BE = [
     with_cost(),
     with_groups(group(FULL, 1), group(SLIDING, 3, 2), group(ALIGNED, 4), enable_prefix_caching=True),
     with_groups(group(FULL, 2), group(STATE, 32)),
+    with_groups(group(ALIGNED, 4), max_num_batched_tokens=4, long_prefill_token_threshold=4),
+    with_groups(group(FULL, 4), max_num_batched_tokens=3, long_prefill_token_threshold=3),
+    with_limits(enable_chunked_prefill=False, max_num_batched_tokens=32),
 ]
 CANNOT_BE: list[tuple[Header, str, object]] = [
     (msgspec.structs.replace(header(), max_events=0), "max_events from 1", 0),
@@ -106,6 +109,14 @@ CANNOT_BE: list[tuple[Header, str, object]] = [
     ),
     (with_groups(group(ALIGNED, 8)), "aligned states in blocks of block_size 4", group(ALIGNED, 8)),
     (with_groups(group(ALIGNED, 2)), "aligned states in blocks of block_size 4", group(ALIGNED, 2)),
+    (with_groups(group(FULL, 4), group(ALIGNED, 4), max_num_batched_tokens=3), "max_num_batched_tokens from 4", 3),
+    (with_groups(group(ALIGNED, 4), long_prefill_token_threshold=3), "long_prefill_token_threshold from 4", 3),
+    (with_limits(enable_chunked_prefill=False, max_num_batched_tokens=31), "max_num_batched_tokens from 32", 31),
+    (
+        with_groups(group(ALIGNED, 4), enable_chunked_prefill=False, max_num_batched_tokens=31),
+        "max_num_batched_tokens from 32",
+        31,
+    ),
 ]
 
 

@@ -175,6 +175,13 @@ MORE: list[tuple[Rule, int, list[AnyRecord], str, str]] = [
         "a request leaves once",
         "request 1 finished and aborted",
     ),
+    (
+        Rule.LIFECYCLE,
+        10,
+        before_end(synchronous(), 10, Abort(time_ns=21, request=1)),
+        "a request of engine 0 that is there",
+        "request 1 aborted",
+    ),
     (Rule.CAUSALITY, 10, before_end(synchronous(), 10, turn(21, (0, 0, 8))), IDLE, "a turn at 21 ns"),
     (
         Rule.CAUSALITY,
