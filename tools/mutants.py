@@ -65,7 +65,6 @@ DEFAULT_MODULES = (
     "isim/replay/routing.py",
     "isim/replay/walk.py",
     "isim/replay/decide.py",
-    "isim/replay/engine.py",
     "isim/replay/replay.py",
 )
 TESTS: dict[str, tuple[str, ...]] = {
