@@ -293,3 +293,21 @@ def test_blocks_that_nobody_can_look_for_are_all_alike() -> None:
     while scheduler.flights:
         scheduler.update()
     assert scheduler.steps == 9 and not scheduler.live and scheduler.pool.alike
+
+
+@pytest.mark.parametrize("gone_after", range(6))
+def test_of_two_that_end_together_the_first_may_have_gone(gone_after: int) -> None:
+    """The output of decision 3 is under way when decision 4 is made."""
+    limits, _, _ = decoders_enough(0)
+    requests = [SlowRequest(id=f"r{at}", prompt=[(f"u:{at}", 0, 3)], output_tokens=4) for at in range(2)]
+    both = InRuns(limits, requests, Random(0))
+    for request in requests:
+        both.add(request)
+    for turn in range(12):
+        if turn == gone_after:
+            both.abort("r0")
+        if both.slow.has_requests():
+            both.decide()
+        while len(both.under_way) > (both.depth - 1 if both.slow.has_requests() else 0):
+            both.update()
+    assert both.finishes == (1 if gone_after < 5 else 2)
