@@ -311,3 +311,17 @@ def test_of_two_that_end_together_the_first_may_have_gone(gone_after: int) -> No
         while len(both.under_way) > (both.depth - 1 if both.slow.has_requests() else 0):
             both.update()
     assert both.finishes == (1 if gone_after < 5 else 2)
+
+
+def test_a_first_token_of_step_0_is_not_a_first_one_again_after_preemption() -> None:
+    """Of three blocks two hold the prompts, and the first to decode takes the third."""
+    limits, _, _ = decoders_enough(0)
+    limits = msgspec.structs.replace(limits, block_size=4, num_blocks=4, async_scheduling=False)
+    limits = msgspec.structs.replace(limits, scheduler_reserve_full_isl=False)
+    requests = [SlowRequest(id=f"r{at}", prompt=[(f"u:{at}", 0, 4)], output_tokens=5 - at) for at in range(2)]
+    both = InRuns(limits, requests, Random(0))
+    for request in requests:
+        both.add(request)
+    for _ in range(30):
+        both.go_on()
+    assert both.preemptions == 1 and both.finishes == 2
