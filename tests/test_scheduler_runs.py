@@ -264,7 +264,8 @@ def test_who_finds_no_budget_is_admitted_once_what_it_quotes_can_be_found(versio
     for request in requests:
         both.add(request)
     admissions = []
-    while both.go_on():
+    for _ in range(60):
+        both.go_on()
         admissions += [(both.plan.step, *it) for it in both.plan.admitted if (both.plan.step, *it) not in admissions]
     assert admissions == [(0, 0, 0, 2), (0, 1, 0, 2), (2 + ahead, 2, 4, 35)]
 
@@ -283,12 +284,44 @@ def test_blocks_that_nobody_can_look_for_are_all_alike() -> None:
     )
     scheduler = Scheduler(limits)
     for index in range(6):
-        scheduler.add(index, f"r{index}", 3 * index + 1, 9 - index)
-    while scheduler.has_requests:
+        scheduler.add(index, f"r{index}", 3 * index + 1, 9 - index, 0, 0, None, False)
+    for _ in range(9):
         assert not scheduler.schedule().preempted
         while len(scheduler.flights) == scheduler.depth:
             scheduler.update()
         assert scheduler.pool.alike
     while scheduler.flights:
         scheduler.update()
-    assert scheduler.steps == 9 and scheduler.pool.alike
+    assert scheduler.steps == 9 and not scheduler.live and scheduler.pool.alike
+
+
+@pytest.mark.parametrize("gone_after", range(6))
+def test_of_two_that_end_together_the_first_may_have_gone(gone_after: int) -> None:
+    """The output of decision 3 is under way when decision 4 is made."""
+    limits, _, _ = decoders_enough(0)
+    requests = [SlowRequest(id=f"r{at}", prompt=[(f"u:{at}", 0, 3)], output_tokens=4) for at in range(2)]
+    both = InRuns(limits, requests, Random(0))
+    for request in requests:
+        both.add(request)
+    for turn in range(12):
+        if turn == gone_after:
+            both.abort("r0")
+        if both.slow.has_requests():
+            both.decide()
+        while len(both.under_way) > (both.depth - 1 if both.slow.has_requests() else 0):
+            both.update()
+    assert both.finishes == (1 if gone_after < 5 else 2)
+
+
+def test_a_first_token_of_step_0_is_not_a_first_one_again_after_preemption() -> None:
+    """Of three blocks two hold the prompts, and the first to decode takes the third."""
+    limits, _, _ = decoders_enough(0)
+    limits = msgspec.structs.replace(limits, block_size=4, num_blocks=4, async_scheduling=False)
+    limits = msgspec.structs.replace(limits, scheduler_reserve_full_isl=False)
+    requests = [SlowRequest(id=f"r{at}", prompt=[(f"u:{at}", 0, 4)], output_tokens=5 - at) for at in range(2)]
+    both = InRuns(limits, requests, Random(0))
+    for request in requests:
+        both.add(request)
+    for _ in range(30):
+        both.go_on()
+    assert both.preemptions == 1 and both.finishes == 2

@@ -92,10 +92,10 @@ class GroupScheduler(Scheduler):
         name: str,
         prompt_tokens: int,
         output_tokens: int,
-        priority: int = 0,
-        order_time: int = 0,
-        prompt: Listing[Run] | None = None,
-        quotable: bool = False,
+        priority: int,
+        order_time: int,
+        prompt: Listing[Run] | None,
+        quotable: bool,
     ) -> None:
         super().add(index, name, prompt_tokens, output_tokens, priority, order_time, prompt, quotable)
         sequence = self.live[index]

@@ -66,10 +66,10 @@ class Scheduler:
         name: str,
         prompt_tokens: int,
         output_tokens: int,
-        priority: int = 0,
-        order_time: int = 0,
-        prompt: Listing[Run] | None = None,
-        quotable: bool = False,
+        priority: int,
+        order_time: int,
+        prompt: Listing[Run] | None,
+        quotable: bool,
     ) -> None:
         """Queue a request that `refusal` lets in. `prompt` spells its shareable tokens, from the first on."""
         output = min(output_tokens, self.limits.max_model_len - prompt_tokens)
