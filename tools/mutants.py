@@ -67,6 +67,7 @@ DEFAULT_MODULES = (
     "isim/replay/walk.py",
     "isim/replay/decide.py",
     "isim/replay/replay.py",
+    "isim/replay/scheduler.py",
 )
 TESTS: dict[str, tuple[str, ...]] = {
     "isim/kernel/*.py": ("tests/kernel",),
@@ -120,6 +121,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "isim/replay/*.py": (
         "tests/replay/test_replay_few.py",
+        "tests/replay/test_replay_rare.py",
         "tests/replay/test_replay_rules.py::test_hand_worked_log_is_accepted",
         "tests/replay/test_replay_rules.py::test_broken_log_is_rejected_at_its_first_wrong_record",
         "tests/replay/test_replay_groups.py::test_broken_log_is_rejected_at_its_first_wrong_record",
