@@ -95,6 +95,7 @@ WORDS: list[tuple[str, str]] = [
     ("a stretch from step 1 first", "a turn"),  # stretch
     ("a stretch that goes on to step 3, since a turn told what came before it", "1 steps"),  # stretch
     ("a stretch that ends before step 5: nothing is scheduled", "4 steps"),  # stretch
+    ("a stretch that ends before step 3: a turn of engine 0 at 30 ns with step 3", "3 steps"),  # stretch
     ("1 running", "2"),  # queues
     ("5 as the fewest free blocks", "None"),  # block_ledger
     ("5 as the fewest free blocks", "4"),  # block_ledger

@@ -63,20 +63,20 @@ def past_an_admission() -> list[AnyRecord]:
 
 
 def unchunked() -> list[AnyRecord]:
-    """Without chunks, a budget of 8: r0 (3 tokens, gives 1) and r1 (5, gives 2) fill it, 3 blocks of 8; steps of 10 ns.
+    """Without chunks, a budget of 9: r0 (3 tokens) and r1 (5) give 2 each, 3 blocks of 8; steps of 10 ns.
 
-    10 ns: r0 is done, r1's token 6 takes no block, and r2's 8 tokens are one more than is left. 20 ns: r1 is done.
+    10 ns: their tokens 4 and 6 take no block, and r2's 8 tokens are one more than is left. 20 ns: both are done.
     """
     return numbered(
         [
-            header(enable_chunked_prefill=False),
-            arrive(0, 0, 3, 1),
+            header(enable_chunked_prefill=False, max_num_seqs=3, max_num_batched_tokens=9, max_model_len=9),
+            arrive(0, 0, 3, 2),
             arrive(0, 1, 5, 2),
             turn(0, (2, 0, 5), admitted=((0, 0, 3), (1, 0, 5)), decided=(0, 10, 2, 8, 2, 0)),
             arrive(5, 2, 8, 1),
-            turn(10, (1, 1, 6), ended=0, first=(0, 1), finished=(0,)),
-            stretch(20, 1, 1, 10, 10, (1, 5, 1, 6)),
-            turn(20, (1, 0, 6), ended=1, finished=(1,), admitted=((2, 0, 8),), decided=(2, 10, 1, 8, 1, 0)),
+            turn(10, (2, 1, 5), ended=0, first=(0, 1)),
+            stretch(20, 1, 1, 10, 10, (2, 8, 2, 5)),
+            turn(20, (1, 0, 6), ended=1, finished=(0, 1), admitted=((2, 0, 8),), decided=(2, 10, 1, 8, 1, 0)),
             turn(30, (0, 0, 8), ended=2, first=(2,), finished=(2,)),
             end(30, 3, completed=3),
         ]
