@@ -94,12 +94,11 @@ def test_a_stretch_ends_where_it_ends(maker: str) -> None:
     """Each goes on as long as it may: with a step more, or many, it hides what ended it."""
     dice = random.Random(8)
     tried = 0
-    for seed, records in logs(maker):
+    stretched = [(seed, records) for seed, records in logs(maker) if "max_stretch" not in TELLINGS[seed % 3]]
+    for seed, records in stretched:
         stretches = [place for place, it in enumerate(records) if isinstance(it, Stretch)]
         header = records[0]
         assert isinstance(header, Header)
-        if "max_stretch" in TELLINGS[seed % 3]:
-            continue
         for place in dice.sample(stretches, min(4, len(stretches))):
             record = records[place]
             assert isinstance(record, Stretch)
@@ -109,7 +108,7 @@ def test_a_stretch_ends_where_it_ends(maker: str) -> None:
             end = f"a stretch that ends before step {record.step + record.steps}: "
             assert error.rule is Rule.STRETCH and error.expected.startswith(end), (seed, record, str(error))
             tried += 1
-    assert tried > 60
+    assert tried > len(stretched)
 
 
 @pytest.mark.parametrize("maker", MAKERS)
