@@ -27,6 +27,7 @@ from isim.record.log import Log
 from isim.record.records import REVISION, SCHEMA, Abort, Arrive, End, EngineLimits, Header, LinearCoefficients
 from isim.serve.census import Census
 from isim.serve.engine import Engine
+from isim.serve.told import Run
 
 UNIT = LinearCoefficients(base_ps=1000, per_token_ps=0, per_request_ps=0, per_context_token_ps=0)
 
@@ -324,10 +325,11 @@ class CaseEngine(Engine):
         self._jumped = self._arrivals[0].arrival_step - self.table.calls
         return True
 
-    def stretch_limit(self, made: int) -> int:
+    def steady_run(self, most: int, made: int, batch: int, context: int) -> Run:
         coming = [entry.arrival_step for entry in self._arrivals] + [abort.step for abort in self._aborts]
-        steps = min(coming, default=self.calls + self.max_stretch) - self.calls
-        return min(self.max_stretch, max(1, made + steps))
+        if coming:
+            most = min(most, max(1, made + min(coming) - self.calls))
+        return super().steady_run(most, made, batch, context)
 
 
 def run_actor_case(case: Case) -> Difference | None:

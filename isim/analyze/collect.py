@@ -235,9 +235,9 @@ class Collector:
         batches: list[int] = []
         fewest = [steps.least_free_blocks, *map(_free_blocks, records)]
         last_end_ns = steps.last_end_ns
-        known = len(steps.spans_ns)
+        newest = len(steps.spans_ns) - 1
         for record in records:
-            if type(record) is Stretch:
+            if isinstance(record, Stretch):
                 start_ns, batch, count = record.schedule_ns, record.batch, record.steps
                 durations_ns = record.durations_ns
                 if len(durations_ns) != count:
@@ -246,14 +246,15 @@ class Collector:
                     fewest.append(record.least_free_blocks)
                 took_ns = sum(durations_ns)
                 spans_ns += durations_ns
-            elif type(record) is Turn:
+            else:
                 ended = record.ended
                 if ended is not None:
-                    newest = known + len(spans_ns) - 1
-                    later_ns = 0 if ended == newest else steps.later_ns(ended, spans_ns)
-                    self._outcome(record, ended, last_end_ns - later_ns)
+                    ended_ns = last_end_ns
+                    if ended != newest + len(spans_ns):
+                        ended_ns -= steps.later_ns(ended, spans_ns)
+                    self._outcome(record, ended, ended_ns)
                 if record.preempted or record.skipped:
-                    self._hold(record, known + len(spans_ns) - 1)
+                    self._hold(record, newest + len(spans_ns))
                 if record.step is None:
                     continue
                 start_ns, batch, count, took_ns = record.time_ns, record.scheduled, 1, record.duration_ns

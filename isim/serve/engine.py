@@ -29,10 +29,10 @@ from isim.policy.prompt import shareable
 from isim.policy.vllm.plan import Outcome, Plan
 from isim.policy.vllm.scheduler import Scheduler
 from isim.record.log import Log
-from isim.record.records import LONGEST_STRETCH, Abort, Turn
+from isim.record.records import LONGEST_STRETCH, Abort, Stretch, Turn
 from isim.serve.census import Census
 from isim.serve.message import Cancel, Message
-from isim.serve.told import Run, add_decision, stretch_of, turn_of
+from isim.serve.told import Run, add_decision, complete, turn_of
 from isim.serve.trouble import no_headway, too_late
 from isim.workload.request import Request
 
@@ -58,7 +58,7 @@ class Engine:
     ) -> None:
         self.number = number
         self.scheduler = scheduler
-        self.max_stretch = min(max_stretch or LONGEST_STRETCH, LONGEST_STRETCH)
+        self._most = min(max_stretch or LONGEST_STRETCH, LONGEST_STRETCH)
         self.census = census
         self.now_ns = 0
         self.log = log
@@ -77,9 +77,9 @@ class Engine:
         """Requests that finished or were cancelled here, as far as this engine has come."""
         self._completed = 0
         self._aborted = 0
-        self._reach = _FIRST_REACH
-        self._turns_ahead = 0
-        self._spent = 0
+        self._first_reach = self._reach = min(_FIRST_REACH, self._most)
+        """As many steps as are taken at once; what comes in between cuts most runs, so they grow by and by."""
+        self._spent_steps = 0
         self._leases = 0
         self._barren_turns = 0
         self._coming: deque[Request] = deque()
@@ -106,9 +106,30 @@ class Engine:
         """Whether somebody arrived who is not queued yet."""
         return bool(self.mailbox.items)
 
-    def stretch_limit(self, made: int) -> int:
-        """The most steps that the next stretch may have, those included that are already `made`."""
-        return self.max_stretch
+    def steady_run(self, most: int, made: int, batch: int, context: int) -> Run:
+        """Up to `most` steady steps from here on, those included that are already `made`."""
+        start_ns, now_ns = self._busy_until_ns, self.now_ns
+        if start_ns < now_ns:
+            start_ns = now_ns
+        steps = self._reach if self._reach < most else most
+        durations_ns = self._cost.decode_series_ns(batch, context, steps)
+        end_ns = start_ns + sum(durations_ns)
+        if end_ns > SAFE_MAX_NS:
+            raise too_late(end_ns, self._name)
+        self._barren_turns = 0
+        record = Stretch(
+            time_ns=end_ns - durations_ns[-1] if self._ahead else end_ns,
+            engine=self.number,
+            step=self.scheduler.steps - made,
+            steps=steps,
+            schedule_ns=now_ns,
+            durations_ns=durations_ns,
+            batch=batch,
+            context=context,
+            running=0,
+            free_blocks=0,
+        )
+        return Run(record, made, start_ns, end_ns)
 
     def _queue(self, request: Request) -> None:
         prompt = request.prompt
@@ -135,15 +156,16 @@ class Engine:
         scheduler, census, ends_ns, coming = self.scheduler, self.census, self._ends_ns, self._coming
         again = scheduler.rules.schedule_on_empty
         depth, flights = scheduler.depth, scheduler.flights
+        turns_ahead = 0
         while True:
             self.take_in()
             if scheduler.live or scheduler.unreported:
                 run = self._decide()
                 if run is not None:
                     quiet_until_ns = coming[0].arrival_ns if coming else census.quiet_until_ns
-                    if run.next_ns > quiet_until_ns and len(run.durations_ns) > 1:
+                    if run.record.time_ns > quiet_until_ns and run.record.steps > 1:
                         if quiet_until_ns > self.now_ns:
-                            run.cut_at(quiet_until_ns)
+                            run.cut_at(quiet_until_ns, self._ahead)
                         else:
                             yield from self._watch(actor, run)
                     self._settle(run)
@@ -156,9 +178,10 @@ class Engine:
                 continue
             end_ns = ends_ns.popleft()
             if end_ns > self.now_ns:
-                self._turns_ahead += 1
-                if end_ns >= census.quiet_until_ns or self._turns_ahead > MOST_TURNS_AHEAD:
+                turns_ahead += 1
+                if turns_ahead > MOST_TURNS_AHEAD or end_ns >= census.quiet_until_ns:
                     yield from self._wait_until(actor, end_ns)
+                    turns_ahead = 0
                 else:
                     self.now_ns = end_ns
             if flights[0].quiet:
@@ -198,10 +221,10 @@ class Engine:
     def _arrive_at(self, time_ns: int) -> None:
         """The clock has caught up with this engine: what it did is now so for everybody."""
         self.now_ns = time_ns
-        self._turns_ahead = 0
         self.log.reach(time_ns)
-        self._kernel.spend(self._spent, self._name)
-        self._spent = 0
+        steps = self.scheduler.steps
+        self._kernel.spend(steps - self._spent_steps, self._name)
+        self._spent_steps = steps
         if self._completed or self._aborted:
             self.census.completed += self._completed
             self.census.aborted += self._aborted
@@ -242,18 +265,17 @@ class Engine:
             if self._outcome is not None:
                 self._say_outcome()
             decoders = scheduler.decoders
-            return self._steady_run(steady, 0, decoders.count, decoders.context)
+            return self.steady_run(steady, 0, decoders.count, decoders.context)
         free_blocks = scheduler.ledger.free
         plan = scheduler.schedule()
         if plan.steady:
             self._say_outcome(free_blocks)
-            return self._steady_run(1 + scheduler.horizon(plan), 1, plan.decodes, plan.decode_context)
+            return self.steady_run(1 + scheduler.horizon(plan), 1, plan.decodes, plan.decode_context)
         if plan.sampled:
             self._barren_turns = 0
         elif plan.preempted or not plan.tokens:
             self._count_barren_turn()
         if plan.tokens:
-            self._spent += 1
             duration_ns = self._cost.step_ns(plan.decodes, plan.decode_context, plan.shapes)
             end_ns = max(self.now_ns, self._busy_until_ns) + duration_ns
             if end_ns > SAFE_MAX_NS:
@@ -277,66 +299,51 @@ class Engine:
             first = [sequence.id for sequence in waiting.in_order()[:4]]
             raise no_headway(self.now_ns, self._name, MOST_BARREN_TURNS, first)
 
-    def _steady_run(self, most: int, made: int, batch: int, context: int) -> Run:
-        """Up to `most` steady steps from here on."""
-        start_ns = self._busy_until_ns
-        if start_ns < self.now_ns:
-            start_ns = self.now_ns
-        steps = min(most, self.stretch_limit(made), self._reach)
-        durations_ns = self._cost.decode_series_ns(batch, context, steps)
-        end_ns = start_ns + sum(durations_ns)
-        if end_ns > SAFE_MAX_NS:
-            raise too_late(end_ns, self._name)
-        self._barren_turns = 0
-        scheduler, ahead = self.scheduler, self._ahead
-        next_ns = end_ns - durations_ns[-1] if ahead else end_ns
-        step = scheduler.steps - made
-        return Run(step, self.now_ns, batch, context, made, ahead, durations_ns, start_ns, end_ns, next_ns)
-
     # ---- runs of steady steps: the engine decides again when the last of them ends, or starts
 
     def _watch(self, actor: Actor, run: Run) -> Waits:
         """Wait for the clock while a run goes on, and cut it at the first decision from somebody's arrival on."""
-        kernel, mailbox = self._kernel, self.mailbox
+        kernel, mailbox, record = self._kernel, self.mailbox, run.record
         if self.scheduler.outcome_due():
-            run.cut_at(self.now_ns)
+            run.cut_at(self.now_ns, self._ahead)
             return
         began_ns = kernel.now_ns
-        lease = self._hold(run.next_ns - began_ns)
+        lease = self._hold(record.time_ns - began_ns)
         actor.waits_for = "the end of a stretch"
         mailbox.wakes = True
-        while kernel.now_ns < run.next_ns:
+        while kernel.now_ns < record.time_ns:
             yield self._alarm.wait()
             if mailbox.wakes and self.has_news():
                 mailbox.wakes = False
-                if run.cut_at(kernel.now_ns):
-                    lease.shorten(run.next_ns - began_ns)
+                if run.cut_at(kernel.now_ns, self._ahead):
+                    lease.shorten(record.time_ns - began_ns)
         mailbox.wakes = False
 
     def _settle(self, run: Run) -> None:
         """Make the decisions of a run, and write them down."""
-        scheduler, made, steps = self.scheduler, run.made, len(run.durations_ns)
-        self._reach = 2 * steps if steps > _FIRST_REACH else _FIRST_REACH
-        across = run.ahead and steps > 1
+        scheduler, record, made, end_ns = self.scheduler, run.record, run.made, run.end_ns
+        steps, ends_ns = record.steps, self._ends_ns
+        self._reach = min(2 * steps, self._most) if steps > _FIRST_REACH else self._first_reach
+        across = steps > 1 and self._ahead
         if across:
-            self._ends_ns[0] = run.next_ns
+            ends_ns[0] = record.time_ns
         if across and not scheduler.flights[0].quiet:
-            self.now_ns = run.start_ns
+            self.now_ns = start_ns = run.start_ns
             outcome, free_blocks, least = scheduler.advance_past_output(steps, made)
             if outcome is not None:
                 if outcome.finished:
                     self._finish(outcome.finished)
-                self._emit(turn_of(outcome, self.now_ns, self.number, scheduler, free_blocks))
+                self._emit(turn_of(outcome, start_ns, self.number, scheduler, free_blocks))
         elif not made:
             least = scheduler.advance(steps)
         else:
             least = scheduler.ledger.free
             if steps > 1:
                 least = min(least, scheduler.advance(steps - 1))
-        self._busy_until_ns = end_ns = run.end_ns
-        self._ends_ns.append(end_ns)
-        self._spent += steps
-        self._emit(stretch_of(run, self.number, scheduler, least))
+        self._busy_until_ns = end_ns
+        ends_ns.append(end_ns)
+        complete(record, scheduler, least)
+        self._emit(record)
 
     # ---- the log
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from itertools import accumulate
-
 import msgspec
 
 from isim.policy.vllm.plan import Outcome, Plan
@@ -13,58 +10,52 @@ from isim.record.records import Stretch, Turn
 
 
 class Run(msgspec.Struct, gc=False):
-    """Steady steps that follow one another: from which step, decided when, on what batch, `made` of them already.
+    """Steady steps that follow one another, `made` of them already: the record that will tell them, as far as known.
 
-    The first starts at `start_ns`, the last ends at `end_ns`. The engine decides again at `next_ns`, when the last
-    ends, or, with `ahead` 1, when it starts.
+    The first starts at `start_ns`, the last ends at `end_ns`. The engine decides again at `record.time_ns`, when the
+    last ends, or, with `ahead` 1, when it starts.
     """
 
-    step: int
-    decided_ns: int
-    batch: int
-    context: int
+    record: Stretch
     made: int
-    ahead: int
-    durations_ns: list[int]
     start_ns: int
     end_ns: int
-    next_ns: int
 
-    def cut_at(self, time_ns: int) -> bool:
+    def cut_at(self, time_ns: int, ahead: int) -> bool:
         """End it at the first decision from a time on, with a step at least; False where it ends sooner anyway."""
-        durations_ns, ahead = self.durations_ns, self.ahead
-        ends_ns = list(accumulate(durations_ns, initial=self.start_ns))
-        steps = bisect_left(ends_ns, time_ns) + ahead or 1
-        if steps >= len(durations_ns):
+        record = self.record
+        durations_ns, first, most = record.durations_ns, 1 - ahead, record.steps
+        # Steps of a run take about as long as each other: near this one, then, is the decision.
+        place = min(max(first, (time_ns - self.start_ns) // (durations_ns[0] or 1)), most)
+        next_ns = self.start_ns + sum(durations_ns[:place])
+        while next_ns < time_ns and place < most:
+            next_ns += durations_ns[place]
+            place += 1
+        while place > first and next_ns - durations_ns[place - 1] >= time_ns:
+            place -= 1
+            next_ns -= durations_ns[place]
+        steps = place + ahead
+        if steps >= most:
             return False
-        self.end_ns, self.next_ns = ends_ns[steps], ends_ns[steps - ahead]
+        self.end_ns = next_ns + durations_ns[place] if ahead else next_ns
+        record.time_ns, record.steps = next_ns, steps
         del durations_ns[steps:]
         return True
 
 
-def stretch_of(run: Run, engine: int, table: Scheduler, least: int) -> Stretch:
-    """A whole run, told when the engine decides again; its table is `table` then.
+def complete(stretch: Stretch, table: Scheduler, least: int) -> None:
+    """Add what is known of a stretch when the engine decides again; its table is `table` then.
 
     `least` is how many blocks were free after the decision that left the fewest.
     """
-    free_blocks = table.ledger.free
-    durations_ns = run.durations_ns
-    steps = len(durations_ns)
-    if steps > 1 and durations_ns[0] == durations_ns[-1] and durations_ns.count(durations_ns[0]) == steps:
-        durations_ns = durations_ns[:1]
-    return Stretch(
-        time_ns=run.next_ns,
-        engine=engine,
-        step=run.step,
-        steps=steps,
-        schedule_ns=run.decided_ns,
-        durations_ns=durations_ns,
-        batch=run.batch,
-        context=run.context,
-        running=len(table.running),
-        free_blocks=free_blocks,
-        least_free_blocks=least if least < free_blocks else None,
-    )
+    stretch.running = len(table.running)
+    stretch.free_blocks = free_blocks = table.ledger.free
+    if least < free_blocks:
+        stretch.least_free_blocks = least
+    durations_ns = stretch.durations_ns
+    first_ns = durations_ns[0]
+    if first_ns == durations_ns[-1] and durations_ns.count(first_ns) == len(durations_ns):
+        stretch.durations_ns = [first_ns]
 
 
 def turn_of(outcome: Outcome | None, time_ns: int, engine: int, table: Scheduler, free_blocks: int) -> Turn:

@@ -67,10 +67,10 @@ class Decoders:
 
     def opened(self, ticks: int) -> int:
         """How many blocks the next `ticks` ticks need."""
+        if ticks == 1:
+            return self._opening[self.tick % self.block_size]
         block = self.block_size
         place = self.tick % block
-        if ticks == 1:
-            return self._opening[place]
         if ticks < block:
             return sum(self._opening[place : place + ticks])
         rounds, rest = divmod(ticks, block)

@@ -58,7 +58,9 @@ class BlockPool(Ledger):
 
     def __init__(self, num_blocks: int, *, unhashed_first: bool) -> None:
         self.free = num_blocks - 1
-        self._queue: deque[int | Block] = deque([self.free])
+        self._head = self.free
+        """How many nobody in particular are first in the queue; `_queue` is what follows them."""
+        self._queue: deque[int | Block] = deque()
         self._cached: dict[int, Block | list[Block]] = {}
         self._unhashed_first = unhashed_first
 
@@ -77,29 +79,10 @@ class BlockPool(Ledger):
 
     def remove(self, count: int) -> None:
         """Take `count` blocks from the head of the queue; those that were findable are not any more."""
-        if not count:
-            return
         self.free -= count
-        queue = self._queue
-        head = queue[0]
-        if type(head) is int and head > count:
-            queue[0] = head - count
-            return
-        pop, cached = queue.popleft, self._cached
-        while count:
-            head = pop()
-            if isinstance(head, int):
-                if head > count:
-                    queue.appendleft(head - count)
-                    return
-                count -= head
-            elif head.queued:
-                key = head.key
-                if cached[key] is head:
-                    del cached[key]
-                else:
-                    self._forget(head)
-                count -= 1
+        self._head -= count
+        if self._head < 0:
+            self._remove_behind(-self._head)
 
     def give_back(self, owner: Owner, count: int, hashed: int) -> None:
         """Free a request's `count` blocks, the last one first; the first `hashed` of them have a hash."""
@@ -176,16 +159,32 @@ class BlockPool(Ledger):
             self._cached[block.key] = fresh
         return fresh
 
+    def _remove_behind(self, count: int) -> None:
+        """Take `count` blocks from the queue behind its first ones, all of which are taken."""
+        pop, cached = self._queue.popleft, self._cached
+        self._head = 0
+        while count:
+            entry = pop()
+            if isinstance(entry, int):
+                if entry > count:
+                    self._head = entry - count
+                    return
+                count -= entry
+            elif entry.queued:
+                key = entry.key
+                if cached[key] is entry:
+                    del cached[key]
+                else:
+                    self._forget(entry)
+                count -= 1
+
     def _add(self, count: int, *, first: bool) -> None:
-        if not count:
-            return
         self.free += count
         queue = self._queue
-        end = 0 if first else -1
-        if queue and type(queue[end]) is int:
-            queue[end] += count  # type: ignore[operator]  # the line above has looked
-        elif first:
-            queue.appendleft(count)
+        if first or not queue:
+            self._head += count
+        elif type(queue[-1]) is int:
+            queue[-1] += count
         else:
             queue.append(count)
 
