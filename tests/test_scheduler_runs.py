@@ -94,10 +94,12 @@ class InRuns(Both):
             self.outcomes_within += 1
         else:
             before = fast.ledger.free
-            least = fast.advance(steps - made) if steps > made else before
+            least = fast.advance(steps - made, made) if steps > made else before
             least = min(least, before) if made else least
         assert [found] * (found is not None) == outcomes
         assert least == min(free_blocks)
+        if steps > 1 and len(self.under_way) == self.depth > 1:
+            assert self.output() is None
         assert fast.steps == self.steps
         self.agree()
 

@@ -71,9 +71,9 @@ class Counted(Scheduler):
         self.calls += 1
         return super().schedule()
 
-    def advance(self, steps: int) -> int:
+    def advance(self, steps: int, made: int = 0) -> int:
         self.calls += steps
-        return super().advance(steps)
+        return super().advance(steps, made)
 
     def queue(self, request: CaseRequest) -> int:
         index = len(self.names)

@@ -155,20 +155,34 @@ class Engine:
     def _body(self, actor: Actor) -> Waits:
         scheduler, census, ends_ns, coming = self.scheduler, self.census, self._ends_ns, self._coming
         again = scheduler.rules.schedule_on_empty
-        depth, flights = scheduler.depth, scheduler.flights
-        turns_ahead = 0
+        depth, flights, ahead = scheduler.depth, scheduler.flights, self._ahead
+        time_ns, turns_ahead, ended = 0, 0, False
         while True:
+            if time_ns > self.now_ns:
+                turns_ahead += 1
+                if turns_ahead > MOST_TURNS_AHEAD or time_ns >= census.quiet_until_ns:
+                    yield from self._wait_until(actor, time_ns)
+                    turns_ahead = 0
+                else:
+                    self.now_ns = time_ns
+            if ended:
+                self._take_output()
+                ended = False
             self.take_in()
             if scheduler.live or scheduler.unreported:
                 run = self._decide()
                 if run is not None:
+                    record = run.record
                     quiet_until_ns = coming[0].arrival_ns if coming else census.quiet_until_ns
-                    if run.record.time_ns > quiet_until_ns and run.record.steps > 1:
+                    if record.time_ns > quiet_until_ns and record.steps > 1:
                         if quiet_until_ns > self.now_ns:
                             run.cut_at(quiet_until_ns, self._ahead)
                         else:
                             yield from self._watch(actor, run)
                     self._settle(run)
+                    if ahead and record.steps > 1:
+                        time_ns = record.time_ns
+                        continue
                 if len(flights) < depth and (flights[-1].step >= 0 or (again and scheduler.has_requests)):
                     continue
             elif flights:
@@ -176,20 +190,17 @@ class Engine:
             else:
                 yield from self._rest(actor)
                 continue
-            end_ns = ends_ns.popleft()
-            if end_ns > self.now_ns:
-                turns_ahead += 1
-                if turns_ahead > MOST_TURNS_AHEAD or end_ns >= census.quiet_until_ns:
-                    yield from self._wait_until(actor, end_ns)
-                    turns_ahead = 0
-                else:
-                    self.now_ns = end_ns
-            if flights[0].quiet:
-                flights.popleft()
-                continue
-            outcome = self._outcome = scheduler.update()
-            if outcome is not None and outcome.finished:
-                self._finish(outcome.finished)
+            time_ns, ended = ends_ns.popleft(), True
+
+    def _take_output(self) -> None:
+        """Take in the output of the oldest step under way, which has ended."""
+        scheduler = self.scheduler
+        if scheduler.flights[0].quiet:
+            scheduler.flights.popleft()
+            return
+        outcome = self._outcome = scheduler.update()
+        if outcome is not None and outcome.finished:
+            self._finish(outcome.finished)
 
     def _wait_until(self, actor: Actor, time_ns: int) -> Waits:
         """Hold the device until the clock has come to `time_ns`."""
@@ -321,12 +332,15 @@ class Engine:
 
     def _settle(self, run: Run) -> None:
         """Make the decisions of a run, and write them down."""
-        scheduler, record, made, end_ns = self.scheduler, run.record, run.made, run.end_ns
-        steps, ends_ns = record.steps, self._ends_ns
+        scheduler, record, made = self.scheduler, run.record, run.made
+        steps = record.steps
         self._reach = min(2 * steps, self._most) if steps > _FIRST_REACH else self._first_reach
+        self._busy_until_ns = end_ns = run.end_ns
         across = steps > 1 and self._ahead
         if across:
-            ends_ns[0] = record.time_ns
+            self._ends_ns[0] = end_ns
+        else:
+            self._ends_ns.append(end_ns)
         if across and not scheduler.flights[0].quiet:
             self.now_ns = start_ns = run.start_ns
             outcome, free_blocks, least = scheduler.advance_past_output(steps, made)
@@ -339,9 +353,7 @@ class Engine:
         else:
             least = scheduler.ledger.free
             if steps > 1:
-                least = min(least, scheduler.advance(steps - 1))
-        self._busy_until_ns = end_ns
-        ends_ns.append(end_ns)
+                least = min(least, scheduler.advance(steps - 1, 1))
         complete(record, scheduler, least)
         self._emit(record)
 

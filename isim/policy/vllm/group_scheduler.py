@@ -110,9 +110,9 @@ class GroupScheduler(Scheduler):
     def horizon(self, plan: Plan) -> int:
         return 0 if plan.lookups else super().horizon(plan)
 
-    def advance(self, steps: int) -> int:
+    def advance(self, steps: int, made: int = 0) -> int:
         least = self._open_ahead(steps)
-        super().advance(steps)
+        super().advance(steps, made)
         if self._quotable:
             self.publish()
         return least

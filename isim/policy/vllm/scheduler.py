@@ -180,24 +180,20 @@ class Scheduler:
         """Whether the oldest step under way brings something that needs saying: call `update` at its end."""
         return self.depth > 1 and not self.flights[0].quiet
 
-    def advance(self, steps: int) -> int:
-        """Make `steps` steady decisions, taking in the output of all steps that end before the last of them.
+    def advance(self, steps: int, made: int = 0) -> int:
+        """Make `steps` steady decisions after `made` such ones, and go on to when the next is due.
 
-        Returns how many blocks were free after the decision that left the fewest. No more than `steady_steps` or
-        `horizon` allowed, and after the output that was due has been taken in.
+        The outputs that have come by then are taken in, but for that of the very last step, with one step under way,
+        and, after a single decision, that of the step before. Returns how many blocks were free after the decision that
+        left the fewest. No more than `steady_steps` or `horizon` allowed; what was due must have been taken in.
         """
         decoders, flights = self.decoders, self.flights
         opening = decoders.opened(steps)
         if opening:
             self.pool.open(opening, decoders, self.running.values(), steps)
         self.steps += steps
-        if self.depth == 1:
+        if steps + made > 1 or self.depth == 1:
             flights.clear()
-        elif steps > 1:
-            flights.clear()
-            flights.append(QUIET)
-        elif len(flights) > 1:
-            flights.popleft()
         ending = decoders.advance(steps)
         flights.append(Flight(self.steps - 1, False, (), (), ending) if ending else QUIET)
         return self.ledger.free
@@ -213,12 +209,13 @@ class Scheduler:
             least = ledger.free - opening
             outcome = self.update()
             free_blocks = ledger.free - opening
-            return outcome, free_blocks, min(least, self.advance(steps))
+            later = self.advance(steps)
+            return outcome, free_blocks, least if least < later else later
         # What is given back now the next decision may take.
         least = ledger.free if made else self.advance(1)
         outcome = self.update()
         free_blocks = ledger.free
-        return outcome, free_blocks, min(least, self.advance(steps - 1))
+        return outcome, free_blocks, min(least, self.advance(steps - 1, 1))
 
     # ---- what the passes share
 
