@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import accumulate
+
 import msgspec
 
 from isim.policy.vllm.plan import Outcome, Plan
@@ -24,21 +27,12 @@ class Run(msgspec.Struct, gc=False):
     def cut_at(self, time_ns: int, ahead: int) -> bool:
         """End it at the first decision from a time on, with a step at least; False where it ends sooner anyway."""
         record = self.record
-        durations_ns, first, most = record.durations_ns, 1 - ahead, record.steps
-        # Steps of a run take about as long as each other: near this one, then, is the decision.
-        place = min(max(first, (time_ns - self.start_ns) // (durations_ns[0] or 1)), most)
-        next_ns = self.start_ns + sum(durations_ns[:place])
-        while next_ns < time_ns and place < most:
-            next_ns += durations_ns[place]
-            place += 1
-        while place > first and next_ns - durations_ns[place - 1] >= time_ns:
-            place -= 1
-            next_ns -= durations_ns[place]
-        steps = place + ahead
-        if steps >= most:
+        durations_ns = record.durations_ns
+        ends_ns = list(accumulate(durations_ns, initial=self.start_ns))
+        steps = bisect_left(ends_ns, time_ns) + ahead or 1
+        if steps >= len(durations_ns):
             return False
-        self.end_ns = next_ns + durations_ns[place] if ahead else next_ns
-        record.time_ns, record.steps = next_ns, steps
+        self.end_ns, record.time_ns, record.steps = ends_ns[steps], ends_ns[steps - ahead], steps
         del durations_ns[steps:]
         return True
 

@@ -71,18 +71,17 @@ class BlockPool(Ledger):
 
     def take(self, owner: Owner, count: int) -> None:
         """Give a request `count` more blocks; the caller has made sure that so many are free."""
-        self.remove(count)
-
-    def open(self, count: int, decoders: Decoders, running: Iterable[Sequence], ticks: int) -> None:
-        """Give the decoders among the `running` the `count` blocks that they need for the next `ticks` ticks."""
-        self.remove(count)
-
-    def remove(self, count: int) -> None:
-        """Take `count` blocks from the head of the queue; those that were findable are not any more."""
         self.free -= count
         self._head -= count
         if self._head < 0:
-            self._remove_behind(-self._head)
+            self._take_behind(-self._head)
+
+    def open(self, count: int, decoders: Decoders, running: Iterable[Sequence], ticks: int) -> None:
+        """Give the decoders among the `running` the `count` blocks that they need for the next `ticks` ticks."""
+        self.free -= count
+        self._head -= count
+        if self._head < 0:
+            self._take_behind(-self._head)
 
     def give_back(self, owner: Owner, count: int, hashed: int) -> None:
         """Free a request's `count` blocks, the last one first; the first `hashed` of them have a hash."""
@@ -159,8 +158,11 @@ class BlockPool(Ledger):
             self._cached[block.key] = fresh
         return fresh
 
-    def _remove_behind(self, count: int) -> None:
-        """Take `count` blocks from the queue behind its first ones, all of which are taken."""
+    def _take_behind(self, count: int) -> None:
+        """Take `count` blocks from the queue behind its first ones, all of which are taken.
+
+        Those of them that were findable are not any more.
+        """
         pop, cached = self._queue.popleft, self._cached
         self._head = 0
         while count:

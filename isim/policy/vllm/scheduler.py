@@ -119,7 +119,7 @@ class Scheduler:
             flight.step = self.steps
             self.steps += 1
             if plan.shapes:
-                if not flight.quiet:
+                if len(plan.shapes) > 1 or flight.ending or flight.late:
                     flight.sort()
             else:
                 plan.steady = not (plan.preempted or plan.skipped)
