@@ -162,7 +162,7 @@ def test_the_later_version_takes_freed_blocks_without_a_hash_before_those_that_c
     pool.give_back(found, 2, 2)
     pool.give_back(other, 1, 1)
     pool.give_back(plain, 2, 0)
-    pool.remove(2)
+    pool.take(sequence(3), 2)
     assert (pool.free, len(pool.find(chain, 2))) == (3, 2)
-    pool.remove(1)
+    pool.take(sequence(3), 1)
     assert len(pool.find(chain, 2)) == 1
