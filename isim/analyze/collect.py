@@ -22,13 +22,14 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from itertools import accumulate, chain, islice
+from itertools import accumulate
 from operator import attrgetter, mul, sub
 from struct import pack
 
 from isim.record.errors import CausalityError
 from isim.record.records import Abort, AnyRecord, Arrive, End, Header, Reject, RejectReason, Stretch, Turn
 
+_AREA_RUNS = 512
 NEVER = -1
 """In a column of times or steps: it did not happen."""
 _free_blocks = attrgetter("free_blocks")
@@ -99,7 +100,8 @@ class StepColumns:
         self.spans_ns = array("q")
         self.run_start_ns = array("q")
         self.run_batch = array("q")
-        self.run_area = array("q")
+        self._areas: list[int] = []
+        """Of all runs before every _AREA_RUNS-th."""
         self.last_end_ns = 0
         self.idle_ns = 0
         self.prefill_steps = 0
@@ -114,10 +116,25 @@ class StepColumns:
 
     def settle(self) -> None:
         """Every step was read: prepare the areas of the runs."""
-        ends_ns = chain(islice(self.run_start_ns, 1, None), (self.last_end_ns,))
-        self.run_area = array(
-            "q", accumulate(map(mul, self.run_batch, map(sub, ends_ns, self.run_start_ns)), initial=0)
-        )
+        pieces = range(0, len(self.run_start_ns), _AREA_RUNS)
+        self._areas = list(accumulate((self._area(start, start + _AREA_RUNS) for start in pieces), initial=0))
+
+    def _area(self, start: int, end: int) -> int:
+        """Requests on the device times nanoseconds of some runs."""
+        starts_ns = self.run_start_ns[start : end + 1]
+        if end >= len(self.run_start_ns):
+            starts_ns.append(self.last_end_ns)
+        return sum(map(mul, self.run_batch[start:end], map(sub, starts_ns[1:], starts_ns)))
+
+    def area_by(self, time_ns: int) -> int:
+        """Requests on the device times nanoseconds, from the start up to this time."""
+        run = bisect_right(self.run_start_ns, time_ns) - 1
+        if run < 0:
+            return 0
+        piece = run // _AREA_RUNS
+        before = self._areas[piece] + self._area(piece * _AREA_RUNS, run)
+        end_ns = self.run_start_ns[run + 1] if run + 1 < len(self.run_start_ns) else self.last_end_ns
+        return before + self.run_batch[run] * (min(time_ns, end_ns) - self.run_start_ns[run])
 
     def extend(self, spans_ns: list[int], starts_ns: list[int], batches: list[int], last_end_ns: int) -> None:
         """Append steps, the last of which ended at `last_end_ns`, and runs."""

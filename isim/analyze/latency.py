@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from itertools import compress, count, islice, pairwise
+from itertools import compress, islice
 from operator import sub
 
 from isim.analyze.collect import Collector, RequestColumns, Status
@@ -87,24 +87,25 @@ def _pool_gaps(
     statuses, pool = pooled
     steps = collector.engines[engine]
     requests = collector.requests
-    change = array("i", [0]) * (len(steps.spans_ns) + 1)
     rows = zip(requests.engine, statuses, strict=True)
     here = [status == _COMPLETED and where == engine for where, status in islice(rows, first_measured, None)]
-    for first in compress(islice(requests.first_step, first_measured, None), here):
-        change[first + 1] += 1
-    for last in compress(islice(requests.last_step, first_measured, None), here):
-        change[last + 1] -= 1
+    # After which step one more request has gaps: twice the step and 1. After which one fewer: twice the step.
+    turns = [2 * first + 1 for first in compress(islice(requests.first_step, first_measured, None), here)]
+    turns += [2 * last for last in compress(islice(requests.last_step, first_measured, None), here)]
     single = pool.setdefault(1, array("q"))
     for request, step, previous in requests.late():
         if request >= first_measured and statuses[request] == _COMPLETED and requests.engine[request] == engine:
-            change[previous + 1] -= 1
-            change[step + 1] += 1
+            turns += (2 * previous, 2 * step + 1)
             single.append(sum(steps.spans_ns[previous + 1 : step + 1]))
-    weight = 0
-    for start, end in pairwise(compress(count(), change)):
-        weight += change[start]
-        if weight:
-            gaps = pool.get(weight)
-            if gaps is None:
-                gaps = pool[weight] = array("q")
-            gaps.extend(steps.spans_ns[start:end])
+    turns.sort()
+    spans_ns, weight, start = steps.spans_ns, 0, 0
+    for turn in turns:
+        end = (turn >> 1) + 1
+        if end > start:
+            if weight:
+                gaps = pool.get(weight)
+                if gaps is None:
+                    gaps = pool[weight] = array("q")
+                gaps.extend(spans_ns[start:end])
+            start = end
+        weight += 1 if turn & 1 else -1

@@ -12,7 +12,7 @@ from operator import gt, ne, sub
 
 import msgspec
 
-from isim.analyze.collect import NEVER, Collector, Status, StepColumns
+from isim.analyze.collect import NEVER, Collector, Status
 from isim.analyze.exact import mean, per_second, rounded, share
 from isim.analyze.schema import BatchOverTime, Load, LoadReason, LoadState, Rates
 from isim.scenario.types import Warmup, WarmupDuration, WarmupRequests
@@ -95,22 +95,13 @@ def _rates(start_ns: int, end_ns: int, completed: int, input_tokens: int, output
     )
 
 
-def batch_area(steps: StepColumns, time_ns: int) -> int:
-    """Requests on the device times nanoseconds, from the start of the run up to this time."""
-    run = bisect_right(steps.run_start_ns, time_ns) - 1
-    if run < 0:
-        return 0
-    before = steps.run_area[run]
-    return min(steps.run_area[run + 1], before + steps.run_batch[run] * (time_ns - steps.run_start_ns[run]))
-
-
 def batch_over_time(collector: Collector, start_ns: int, end_ns: int) -> BatchOverTime:
     """Mean number of requests on the device in BUCKETS equal parts of the window, the last digit a thousandth."""
     span_ns = end_ns - start_ns
     if span_ns < BUCKETS:
         return BatchOverTime(start_ns=start_ns, end_ns=end_ns, mean_batch_milli=[])
     cuts = [start_ns + span_ns * part // BUCKETS for part in range(BUCKETS + 1)]
-    areas = [sum(batch_area(steps, cut) for steps in collector.engines) for cut in cuts]
+    areas = [sum(steps.area_by(cut) for steps in collector.engines) for cut in cuts]
     means = [rounded(1000 * (areas[part + 1] - areas[part]), cuts[part + 1] - cuts[part]) for part in range(BUCKETS)]
     return BatchOverTime(start_ns=start_ns, end_ns=end_ns, mean_batch_milli=means)
 
@@ -124,7 +115,7 @@ def load(collector: Collector, cut: WarmUpCut, last_arrival_ns: int, usable_bloc
     quarters = _queue_by_quarter(collector, cut.first_measured)
     never_started = requests.start_ns.count(NEVER) - requests.status.count(Status.REJECTED)
     waiting = never_started + sum(map(gt, requests.start_ns, repeat(last_arrival_ns)))
-    area = sum(batch_area(steps, last_arrival_ns) - batch_area(steps, cut.end_ns) for steps in collector.engines)
+    area = sum(steps.area_by(last_arrival_ns) - steps.area_by(cut.end_ns) for steps in collector.engines)
     seats = collector.header.engine.max_num_seqs * len(collector.engines)
     seat_share = share(area, span_ns * seats) if span_ns > 0 else None
     system = _system_by_quarter(collector, cut.end_ns, span_ns)
