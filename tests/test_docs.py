@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import shutil
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import mutants
 import pages
 import pytest
 
@@ -118,3 +120,22 @@ def test_the_commands_of_a_page_run_one_after_the_other(
         if "scenarios/azure.yaml" in words:
             words += ["--set", "simulation.warmup=none"]
         assert main(words) == 0, f"{command}\n{capsys.readouterr().err}"
+
+
+def functions_of(module: str) -> set[str]:
+    """The functions of a file, and its methods with their class in front."""
+    found = set()
+    for node in ast.parse(text_of(module)).body:
+        if isinstance(node, ast.FunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}.{method.name}" for method in node.body if isinstance(method, ast.FunctionDef)}
+    return found
+
+
+def test_every_row_of_a_mutant_is_of_a_function_that_is_there() -> None:
+    """What its line is, only `make mutants` can tell."""
+    rows = mutants.answers()
+    assert len(rows) > 200
+    known = {module: functions_of(module) for module in {row.module for row in rows}}
+    assert [row.row() for row in rows if row.function not in known[row.module]] == []

@@ -6,7 +6,7 @@ A module is a file of isim/kernel/, isim/policy/ or isim/replay/. mutmut makes t
 named below: the cheapest that ought to know, not all there are. It works on a copy of the tree in build/mutants/ and
 keeps there what it found. Survivors are read by people; docs/mutants.md has a row for each that is equivalent, with
 the reason. Prints how many were killed, how many survived with and without such a row, and those without; exit 1 if
-there are any.
+there are any, or if a row fits no survivor any more.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def survivors(folder: Path, module: str) -> tuple[int, list[Survivor]]:
 
 
 def judge(module: str, answered: set[Survivor]) -> bool:
-    """Run the mutants of one module and say what came of it; whether each survivor has its row."""
+    """Run the mutants of one module and say what came of it; whether each survivor has its row, and each row its own."""
     folder = prepare(module)
     log = folder / "mutmut.log"
     environment = {**os.environ, "PYTHONPATH": ""}
@@ -240,7 +240,10 @@ def judge(module: str, answered: set[Survivor]) -> bool:
     )
     for it in open_ones:
         print(f"  {it.row()}")
-    return not open_ones
+    idle = sorted(it.row() for it in answered if it.module == module and it not in survived)
+    for row in idle:
+        print(f"  no survivor fits {row}")
+    return not open_ones and not idle
 
 
 def answers() -> set[Survivor]:
