@@ -217,7 +217,7 @@ def survivors(folder: Path, module: str) -> tuple[int, list[Survivor]]:
 
 
 def judge(module: str, answered: set[Survivor]) -> bool:
-    """Run the mutants of one module and say what came of it; whether each survivor has its row, and each row its own."""
+    """Run the mutants of one module and say what came of it; whether survivors and rows fit each other."""
     folder = prepare(module)
     log = folder / "mutmut.log"
     environment = {**os.environ, "PYTHONPATH": ""}
