@@ -66,6 +66,7 @@ DEFAULT_MODULES = (
     "isim/replay/routing.py",
     "isim/replay/walk.py",
     "isim/replay/decide.py",
+    "isim/replay/engine.py",
     "isim/replay/replay.py",
     "isim/replay/scheduler.py",
 )

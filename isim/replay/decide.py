@@ -35,12 +35,13 @@ def decide(scheduler: Scheduler, *, in_flight: int) -> Decision:
 
 
 def _sweep(scheduler: Scheduler, decision: Decision, threshold: int) -> bool:
-    """The running pass when nobody's place in the batch matters. False, and nothing done, when it does."""
+    """The running pass when nobody's place in the batch matters. False, and nothing done, when it does.
+
+    The budget covers all who decode: when the last request was admitted there was a token for everybody.
+    """
     roster = scheduler.roster
     decoders = roster.decoders
     left = scheduler.limits.max_num_batched_tokens - decoders
-    if left < 0:
-        return False
     grants: list[tuple[Member, int]] = []
     if roster.prefilling:
         wishes = sum(min(m.target - m.computed, threshold) for m in roster.prefilling.values())

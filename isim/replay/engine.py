@@ -33,10 +33,10 @@ from isim.replay.span import Span, check_duration, check_durations
 
 
 class Step(msgspec.Struct, eq=False):
-    """A step under way, and the outcome it will have apart from last tokens."""
+    """A step under way, and the outcome it will have apart from last tokens. When it ends may not be known yet."""
 
     index: int
-    end_ns: int
+    end_ns: int | None = None
     firsts: list[Member] = []  # msgspec copies empty literal defaults for each step
     lates: list[tuple[Member, int]] = []
 
@@ -180,7 +180,7 @@ class Engine:
         assert now_ns is not None
         scheduler, roster = self.scheduler, self.scheduler.roster
         turn = Turn(time_ns=now_ns, engine=self._number, running=0, waiting=0, free_blocks=0)
-        if self._inbox and self._inbox[0][0] < now_ns:
+        if self._inbox:
             self._take_in(now_ns - 1)
         if self._output_due:
             self._output(self._flight.pop(0), turn)
@@ -207,7 +207,7 @@ class Engine:
 
     def _schedule(self, decision: Decision, now_ns: int) -> None:
         """A step is decided; when it ends is not known yet."""
-        step = Step(self.steps - 1, _UNKNOWN_NS, decision.firsts, decision.lates)
+        step = Step(self.steps - 1, firsts=decision.firsts, lates=decision.lates)
         self._flight.append(step)
         self._output_due = len(self._flight) == self._depth
         self._next_ns = now_ns
@@ -223,7 +223,7 @@ class Engine:
         """The output of a step that ended is processed."""
         scheduler, roster = self.scheduler, self.scheduler.roster
         scheduler.updated = step.index + 1
-        scheduler.overlapped.pop(step.index, None)
+        del scheduler.overlapped[step.index]
         finished = roster.finals(step.index)
         roster.forget_finals(step.index)
         if not (finished or step.firsts or step.lates):
@@ -262,8 +262,7 @@ class Engine:
 
     def _await_output(self) -> None:
         """The next moment is the end of the oldest step under way, once that is known."""
-        end_ns = self._flight[0].end_ns
-        self._next_ns = None if end_ns == _UNKNOWN_NS else end_ns
+        self._next_ns = self._flight[0].end_ns
 
     def _wait(self, now_ns: int, *, again: bool) -> None:
         """Nothing was scheduled."""
@@ -272,10 +271,8 @@ class Engine:
         self._output_due = bool(self._flight)
         if self._flight:
             self._await_output()
-        elif again:
-            self._next_ns = now_ns
         else:
-            self._next_ns = self._inbox[0][0] if self._inbox else None
+            self._next_ns = now_ns if again else None
 
     def _goes_on(self, steady: _Steady, record: Stretch, span: Span) -> None:
         """A steady step is one of this stretch."""
@@ -333,7 +330,7 @@ class Engine:
         self._flight = (self._flight + [Step(step, span.start_ns(step + 1)) for step in new])[-depth:]
         scheduler.updated = self._flight[0].index
         scheduler.overlapped = dict.fromkeys((step.index for step in self._flight), depth > 1)
-        self.last_end_ns = self._flight[-1].end_ns
+        self.last_end_ns = span.start_ns(steps)
         self._next_ns = self._flight[0].end_ns
 
     def _check_told(self, time_ns: int) -> None:
@@ -343,9 +340,6 @@ class Engine:
             due_ns = self._quiet_since_ns
         if time_ns != due_ns:
             raise Mismatch(Rule.STRETCH, f"the stretch told at {due_ns} ns", f"{time_ns} ns")
-
-
-_UNKNOWN_NS = -1
 
 
 def _seq(member: Member) -> int:

@@ -53,8 +53,8 @@ def _check_groups(limits: EngineLimits) -> None:
 def _check_chunks(limits: EngineLimits) -> None:
     """A chunk can be long enough: for any prompt if none is split, for a block if a state is kept at its end."""
     kinds = [group.kind for group in limits.groups]
-    least = limits.block_size if GroupKind.ALIGNED_STATE in kinds else 0
-    whole = 0 if limits.enable_chunked_prefill else limits.max_model_len
+    least = limits.block_size if GroupKind.ALIGNED_STATE in kinds else 1
+    whole = 1 if limits.enable_chunked_prefill else limits.max_model_len
     _check_least(limits, {"max_num_batched_tokens": max(least, whole)})
     if limits.long_prefill_token_threshold:
         _check_least(limits, {"long_prefill_token_threshold": least})

@@ -115,10 +115,10 @@ def before_end(records: list[AnyRecord], places: int, *told: AnyRecord) -> list[
     return numbered([*records[:places], *told])
 
 
-def dropped(*told: AnyRecord) -> list[AnyRecord]:
+def dropped(*told: AnyRecord, at_ns: int = 5) -> list[AnyRecord]:
     """A request of 3 tokens that is cancelled while its prompt is computed, from 0 to 10 ns: nobody is left."""
     first = turn(0, (1, 0, 7), admitted=((0, 0, 3),), decided=(0, 10, 1, 3, 1, 0))
-    return numbered([header(), arrive(0, 0, 3, 9), first, Abort(time_ns=5, request=0), *told])
+    return numbered([header(), arrive(0, 0, 3, 9), first, Abort(time_ns=at_ns, request=0), *told])
 
 
 def thinned(*told: AnyRecord) -> list[AnyRecord]:
@@ -130,6 +130,14 @@ def thinned(*told: AnyRecord) -> list[AnyRecord]:
     firsts = turn(10, (2, 0, 6), ended=0, first=(0, 1))
     return numbered(
         [header(), arrive(0, 0, 3, 9), arrive(0, 1, 3, 9), both, firsts, Abort(time_ns=25, request=1), *told]
+    )
+
+
+def told_late(output_tokens: int) -> list[AnyRecord]:
+    """As `asynchronous`; what step 2 is known by at 20 ns is told at 30 only, with an arrival in between."""
+    late = stretch(30, 2, 1, 10, 10, (1, 4, 1, 6))
+    return numbered(
+        [header(async_scheduling=True), arrive(0, 0, 3, output_tokens), *asynchronous()[2:5], arrive(25, 1, 3, 1), late]
     )
 
 
@@ -228,6 +236,8 @@ MORE: list[tuple[Rule, int, list[AnyRecord], str, str]] = [
     (Rule.STRETCH, 5, changed(preempting(), 5, time_ns=14), "the stretch told at 15 ns", "14 ns"),
     (Rule.STRETCH, 7, changed(across(), 7, time_ns=41), "the stretch told at 40 ns", "41 ns"),
     (Rule.STRETCH, 5, changed(asynchronous(), 5, time_ns=21), "the stretch told at 20 ns", "21 ns"),
+    (Rule.STRETCH, 6, told_late(3), "the stretch told at 20 ns", "30 ns"),
+    (Rule.STRETCH, 6, told_late(5), "the stretch told at 20 ns", "30 ns"),
     (
         Rule.END,
         7,
@@ -270,6 +280,7 @@ def test_and_so_are_these(rule: Rule, sequence: int, records: list[AnyRecord], e
 
 LEGAL: dict[str, list[AnyRecord]] = {
     "dropped": dropped(end(10, 1, completed=0, aborted=1)),
+    "dropped in the last nanosecond": dropped(end(10, 1, completed=0, aborted=1), at_ns=9),
 }
 
 

@@ -1,4 +1,4 @@
-"""Steps of a stretch that cannot differ are taken in one go: how often the scheduler is asked, whatever their number.
+"""What a replay costs: steps of a stretch that cannot differ are taken in one go, and who is gone is forgotten.
 
 Each log is worked out by hand with the number of steps left open. A decision is asked for at each turn, at the first
 step of a stretch, where the batch changes, and when nothing is left to do; all the steps between are one.
@@ -6,6 +6,7 @@ step of a stretch, where the batch changes, and when nothing is left to do; all 
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 
 import msgspec
@@ -13,7 +14,8 @@ import pytest
 from replay_examples import arrive, end, header, numbered, stretch, turn, violation
 
 from isim.record.records import Abort, AnyRecord, GroupKind, GroupLimits, SchedulingPolicy
-from isim.replay import engine
+from isim.replay import Replay, engine
+from isim.replay.member import Member
 
 ROOM = {"block_size": 1 << 20, "max_model_len": 1 << 19}
 """All that a request ever has fits in one block."""
@@ -116,6 +118,26 @@ def no_block_by_priority(steps: int) -> list[AnyRecord]:
     return waiting(steps, num_blocks=2, policy=SchedulingPolicy.PRIORITY)
 
 
+def no_budget(steps: int) -> list[AnyRecord]:
+    """The one decode is all the budget; the second request comes at 45 ns. Asked at 0 ns, at 10 and at either end."""
+    done_ns = 10 + 10 * steps
+    last_ns = done_ns + 10
+    second = (steps + 1, 10, 1, 1, 1, 0)
+    return numbered(
+        [
+            header(**ROOM, max_num_batched_tokens=1),
+            arrive(0, 0, 1, steps + 1),
+            turn(0, (1, 0, 7), admitted=((0, 0, 1),), decided=(0, 10, 1, 1, 1, 0)),
+            turn(10, (1, 0, 7), ended=0, first=(0,)),
+            arrive(45, 1, 1, 1),
+            stretch(done_ns, 1, steps, 10, 10, (1, 1, 1, 7)),
+            turn(done_ns, (1, 0, 7), ended=steps, finished=(0,), admitted=((1, 0, 1),), decided=second),
+            turn(last_ns, (0, 0, 8), ended=steps + 1, first=(1,), finished=(1,)),
+            end(last_ns, steps + 2, completed=2),
+        ]
+    )
+
+
 def no_seat_in_tables(steps: int) -> list[AnyRecord]:
     """Where a head that does not fit is asked again at each step: blocks that a window passes may let it in."""
     return waiting(steps, max_num_seqs=1, groups=(GroupLimits(kind=GroupKind.FULL, block_size=1 << 20),))
@@ -165,6 +187,7 @@ DECISIONS: list[tuple[Callable[[int], list[AnyRecord]], int]] = [
     (no_seat_by_priority, 5),
     (no_block, 5),
     (no_block_by_priority, 5),
+    (no_budget, 4),
     (no_seat_in_tables, 5),
     (given_up, 3),
     (two_leave, 3),
@@ -187,3 +210,30 @@ def test_equal_steps_are_one_decision(
     monkeypatch.setattr(engine, "decide", counted)
     assert violation(make(steps)) is None
     assert len(asked) == decisions
+
+
+def one_by_one(requests: int) -> list[AnyRecord]:
+    """Each of 3 tokens, which gives 1 after 10 ns, and the next comes after 10 more."""
+    records: list[AnyRecord] = [header()]
+    for index in range(requests):
+        time_ns = 20 * index
+        served, done = (index, 10, 1, 3, 1, 0), (index,)
+        records += [
+            arrive(time_ns, index, 3, 1),
+            turn(time_ns, (1, 0, 7), admitted=((index, 0, 3),), decided=served),
+            turn(time_ns + 10, (0, 0, 8), ended=index, first=done, finished=done),
+        ]
+    return numbered(records)
+
+
+def members() -> int:
+    gc.collect()
+    return sum(isinstance(it, Member) for it in gc.get_objects())
+
+
+def test_who_is_gone_is_forgotten() -> None:
+    before = members()
+    replay = Replay()
+    replay.read(one_by_one(30))
+    assert members() - before <= 1
+    assert replay.finish(truncated=True).completed == 30

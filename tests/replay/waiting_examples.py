@@ -83,4 +83,17 @@ def unchunked() -> list[AnyRecord]:
     )
 
 
-WAITING_EXAMPLES = {"coming back": coming_back, "leftovers": leftovers, "unchunked": unchunked}
+def whole() -> list[AnyRecord]:
+    """As `unchunked`, but r2 has 7 tokens: just what is left beside two decodes. 20 ns: all three are done."""
+    return numbered(
+        [
+            *unchunked()[:4],
+            arrive(5, 2, 7, 1),
+            turn(10, (3, 0, 3), ended=0, first=(0, 1), admitted=((2, 0, 7),), decided=(1, 10, 3, 9, 3, 8)),
+            turn(20, (0, 0, 8), ended=1, first=(2,), finished=(0, 1, 2)),
+            end(20, 2, completed=3),
+        ]
+    )
+
+
+WAITING_EXAMPLES = {"coming back": coming_back, "leftovers": leftovers, "unchunked": unchunked, "whole": whole}
