@@ -68,6 +68,7 @@ DEFAULT_MODULES = (
     "isim/replay/decide.py",
     "isim/replay/replay.py",
     "isim/replay/scheduler.py",
+    "isim/replay/groups.py",
 )
 TESTS: dict[str, tuple[str, ...]] = {
     "isim/kernel/*.py": ("tests/kernel",),
@@ -118,6 +119,12 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/replay/test_group_terms.py",
         "tests/replay/test_replay_groups.py",
         "tests/replay/test_replay_rules.py",
+    ),
+    "isim/replay/groups.py": (
+        "tests/replay/test_replay_probes.py",
+        "tests/replay/test_replay_few.py",
+        "tests/replay/test_replay_rare.py",
+        "tests/replay/test_replay_groups.py::test_broken_log_is_rejected_at_its_first_wrong_record",
     ),
     "isim/replay/*.py": (
         "tests/replay/test_replay_few.py",
