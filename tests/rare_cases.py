@@ -151,3 +151,48 @@ def uneven_case(seed: int) -> Case:
             SlowRequest(id=f"r{index}", prompt=runs, output_tokens=output, priority=priority, arrival_ns=time)
         )
     return limits, requests, coefficients
+
+
+def tails_case(seed: int) -> Case:
+    """Blocks of different lengths, prompts that begin alike and end anywhere, and a budget that leaves some out.
+
+    The blocks at the ends of prompts are equal ones then, which 0.33 names when tokens follow.
+    """
+    dice = Dice(seed ^ 0x7461696C73)
+    limits, _, coefficients = random_case(seed)
+    one, two = dice.pick((1, 2), (1, 2), (1, 3), (2, 3), (1, 4), (1, 4), (2, 4), (4, 1), (2, 1), (1, 1))
+    full = GroupLimits(kind=GroupKind.FULL, block_size=one)
+    longer = GroupLimits(kind=GroupKind.FULL, block_size=two)
+    window = GroupLimits(kind=GroupKind.SLIDING, block_size=two, window_tokens=dice.between(2, 8))
+    state = GroupLimits(kind=GroupKind.ALIGNED_STATE, block_size=two)
+    groups = dice.pick((full, longer), (full, window), (full, state), (full, state), (full, state), (window, state))
+    budget = max(dice.pick(dice.between(2, 4), dice.between(3, 10)), two)
+    limits = msgspec.structs.replace(
+        limits,
+        version=dice.pick(EngineVersion.V033, EngineVersion.V033, EngineVersion.V033, EngineVersion.V021),
+        groups=groups,
+        block_size=two if state in groups else groups[0].block_size,
+        max_model_len=48,
+        enable_prefix_caching=True,
+        enable_chunked_prefill=True,
+        max_num_seqs=8,
+        max_num_batched_tokens=budget,
+        long_prefill_token_threshold=dice.pick(0, 0, max(dice.between(1, 4), two)),
+        async_scheduling=dice.chance(80),
+    )
+    most = sum(most_held(limits, group, 47) for group in groups)
+    limits = msgspec.structs.replace(limits, num_blocks=1 + most + dice.pick(dice.between(0, 8), 40, 200))
+    requests: list[SlowRequest] = []
+    time, count = 0, dice.between(4, 9)
+    for index in range(count):
+        runs: Runs = [("t", 0, dice.between(1, 16))]
+        if dice.chance(40):
+            runs.append((f"o:r{dice.between(0, count - 1)}", 0, dice.between(1, 16)))
+        if dice.chance(40):
+            runs = [(f"u:{index}", 0, dice.pick(1, 1, dice.between(4, 30)))]
+        output, priority = dice.between(1, 14), dice.between(-1, 1)
+        requests.append(
+            SlowRequest(id=f"r{index}", prompt=runs, output_tokens=output, priority=priority, arrival_ns=time)
+        )
+        time += dice.pick(0, 0, 0, 1, 1, 2, 4) * GRID_NS
+    return limits, requests, coefficients

@@ -49,6 +49,7 @@ DEFAULT_MODULES = (
     "isim/policy/vllm/walk.py",
     "isim/policy/vllm/admit.py",
     "isim/policy/vllm/scheduler.py",
+    "isim/policy/vllm/flight.py",
     "isim/replay/pool.py",
     "isim/replay/tables.py",
     "isim/replay/execution/line.py",
@@ -69,6 +70,7 @@ DEFAULT_MODULES = (
     "isim/replay/engine.py",
     "isim/replay/replay.py",
     "isim/replay/scheduler.py",
+    "isim/replay/groups.py",
 )
 TESTS: dict[str, tuple[str, ...]] = {
     "isim/kernel/*.py": ("tests/kernel",),
@@ -83,6 +85,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "isim/policy/vllm/scheduler.py": ("tests/test_scheduler_runs.py",),
     "isim/policy/vllm/group_scheduler.py": ("tests/test_scheduler_runs.py::test_so_is_one_with_several_groups",),
     "isim/policy/vllm/group_rules.py": ("tests/replay/test_group_terms.py",),
+    "isim/policy/vllm/flight.py": ("tests/test_scheduler_few.py",),
     "isim/policy/vllm/*.py": ("tests/test_engine_few.py",),
     "isim/policy/*.py": ("tests/test_policy_doors.py",),
     "isim/replay/execution/future.py": ("tests/machine/test_execution_parts.py",),
@@ -119,6 +122,12 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/replay/test_group_terms.py",
         "tests/replay/test_replay_groups.py",
         "tests/replay/test_replay_rules.py",
+    ),
+    "isim/replay/groups.py": (
+        "tests/replay/test_replay_probes.py",
+        "tests/replay/test_replay_few.py",
+        "tests/replay/test_replay_rare.py",
+        "tests/replay/test_replay_groups.py::test_broken_log_is_rejected_at_its_first_wrong_record",
     ),
     "isim/replay/*.py": (
         "tests/replay/test_replay_few.py",

@@ -188,7 +188,7 @@ class GroupScheduler(Scheduler):
         if holding.names_until and member.chain is not None:
             self._name_quoted(member.chain, granted)
             hashed_tokens = self.hashed_tokens(member, 1)
-            self._name_blocks(member, member.chain, hashed_tokens, before=self.hashed_tokens(member))
+            self._name_blocks(member, member.chain, hashed_tokens)
             if hashed_tokens >= holding.names_until:
                 holding.names_until = 0
                 del self._late[member.index]
@@ -284,7 +284,8 @@ class GroupScheduler(Scheduler):
     def _name_quoted(self, chain: Chain, granted: Mapping[int, int] | None = None) -> None:
         for member in self._late.values():
             if member.chain is not None:
-                self._name_live(member, member.chain, 0, counted=granted is None)
+                hashed_tokens = self.hashed_tokens(member)
+                self._name_blocks(member, member.chain, hashed_tokens, before=hashed_tokens)
         super()._name_quoted(chain, granted)
 
     def _name_blocks(self, member: Member, chain: Chain, tokens: int, *, before: int = 0) -> None:

@@ -17,9 +17,7 @@ class Flight(msgspec.Struct, eq=False, gc=False):
     ending: tuple[Sequence, ...] = ()
 
     def sort(self) -> None:
-        """Outputs are processed in running order."""
-        if len(self.first) > 1:
-            self.first = tuple(sorted(self.first, key=_order))
+        """Outputs are processed in running order. In that first tokens come already, from those who prefill."""
         if len(self.ending) > 1:
             self.ending = tuple(sorted(self.ending, key=_order))
         if len(self.late) > 1:
