@@ -270,9 +270,12 @@ def test_who_was_left_out_for_want_of_budget_may_be_preempted_when_its_turn_has_
     assert both.skipped > 0 and both.preemptions > 0
 
 
-def test_a_prompt_that_is_not_cut_may_take_the_last_of_the_budget() -> None:
+@pytest.mark.parametrize("kinds", [(), (GroupKind.FULL, GroupKind.ALIGNED_STATE)])
+def test_a_prompt_that_is_not_cut_may_take_the_last_of_the_budget(kinds: Sequence[GroupKind]) -> None:
     limits = msgspec.structs.replace(
         random_case(0)[0],
+        groups=tuple(GroupLimits(kind=kind, block_size=40) for kind in kinds),
+        block_size=40,
         num_blocks=100,
         max_model_len=40,
         max_num_batched_tokens=40,

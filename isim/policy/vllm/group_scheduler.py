@@ -131,8 +131,8 @@ class GroupScheduler(Scheduler):
 
     def free(self, sequence: Sequence, granted: int = 0) -> None:
         tables, hashed = tables_of(sequence), sequence.hashed
-        if sequence.issued < sequence.output or sequence.index in self._quotable:
-            self.groups.name(tables, hashed, shared_only=False)
+        wanted_again = sequence.issued < sequence.output or sequence.index in self._quotable
+        self.groups.name(tables, hashed, shared_only=not wanted_again)
         self.groups.release(tables, hashed)
 
     def settled(self, sequence: Sequence, computed: int, *, deciding: int) -> int:
