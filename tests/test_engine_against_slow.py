@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 from expand import Told, tell
 from product import Played, as_requests, fewest_free, play
+from rare_cases import paced_case, tight_case, uneven_case
 from slow_engine import EndlessRun, SlowRun, run_timed
 from workload_fuzz import Case, linear_step_ns, quoted_ids, random_case, random_groups_case
 
@@ -103,6 +104,17 @@ def test_product_agrees_with_the_slow_engine(batch: int) -> None:
 def test_product_agrees_with_the_slow_engine_on_several_groups(batch: int) -> None:
     ended = [compare(seed, random_groups_case) for seed in range(batch * GROUP_CASES, (batch + 1) * GROUP_CASES)]
     assert sum(ended) > GROUP_CASES * 0.8
+
+
+@pytest.mark.parametrize(
+    ("make", "seeds"),
+    [(paced_case, range(40)), (tight_case, (28, 225, *range(20))), (uneven_case, (2150, *range(20)))],
+)
+def test_product_agrees_with_the_slow_engine_where_rare_things_happen(
+    make: Callable[[int], Case], seeds: Sequence[int]
+) -> None:
+    ended = [compare(seed, make) for seed in seeds]
+    assert sum(ended) > len(seeds) * 0.8
 
 
 @pytest.mark.slow

@@ -270,9 +270,12 @@ def test_who_was_left_out_for_want_of_budget_may_be_preempted_when_its_turn_has_
     assert both.skipped > 0 and both.preemptions > 0
 
 
-def test_a_prompt_that_is_not_cut_may_take_the_last_of_the_budget() -> None:
+@pytest.mark.parametrize("kinds", [(), (GroupKind.FULL, GroupKind.ALIGNED_STATE)])
+def test_a_prompt_that_is_not_cut_may_take_the_last_of_the_budget(kinds: Sequence[GroupKind]) -> None:
     limits = msgspec.structs.replace(
         random_case(0)[0],
+        groups=tuple(GroupLimits(kind=kind, block_size=40) for kind in kinds),
+        block_size=40,
         num_blocks=100,
         max_model_len=40,
         max_num_batched_tokens=40,
@@ -287,3 +290,48 @@ def test_a_prompt_that_is_not_cut_may_take_the_last_of_the_budget() -> None:
         both.add(request)
     both.decide()
     assert both.plan.admitted == [(0, 0, 17), (1, 0, 23)]
+
+
+@pytest.mark.parametrize("version", EngineVersion)
+@pytest.mark.parametrize("groups", [0, 2])
+@pytest.mark.parametrize(("ahead", "first", "idle"), [(0, "q", 0), (0, "d", 2), (1, "q", 0), (1, "d", 1)])
+def test_of_equal_blocks_that_of_the_first_to_name_it_is_found(
+    version: EngineVersion, groups: int, ahead: int, first: str, idle: int
+) -> None:
+    """One computes its prompt a token a step, as another beside it gives the answer that is quoted there.
+
+    In the same steps they fill a block of the prompt and one of the answer, whoever stands first before the other. With
+    a step under way the answer is known later to who gives it than to who quotes it. Then the one who gave it goes, so
+    that what is found of its blocks lies in the free queue; and the third gets one new block for each group.
+    """
+    size = 2
+    window = GroupLimits(kind=GroupKind.SLIDING, block_size=size, window_tokens=30)
+    limits = msgspec.structs.replace(
+        random_case(0)[0],
+        version=version,
+        groups=(GroupLimits(kind=GroupKind.FULL, block_size=size), window)[:groups],
+        block_size=size,
+        num_blocks=60,
+        max_model_len=30,
+        max_num_batched_tokens=30,
+        max_num_seqs=8,
+        long_prefill_token_threshold=1,
+        enable_prefix_caching=True,
+        enable_chunked_prefill=True,
+        async_scheduling=bool(ahead),
+        policy=SchedulingPolicy.FCFS,
+    )
+    giving = SlowRequest(id="d", prompt=[("p", 0, 2)], output_tokens=9)
+    quoting = SlowRequest(id="q", prompt=[("p", 0, 2), ("o:d", 0, 9)], output_tokens=9)
+    third = SlowRequest(id="third", prompt=[("p", 0, 2), ("o:d", 0, 2), ("u", 0, 2)], output_tokens=9)
+    both = Both(limits, [*([quoting, giving] if first == "q" else [giving, quoting]), third])
+    for request in both.requests[:2]:
+        both.add(request)
+    for _ in range(5):
+        both.go_on()
+    both.abort("d")
+    both.add(third)
+    free_blocks = both.fast.ledger.free
+    both.decide()
+    assert both.plan.admitted == [(2, 4, 1)]
+    assert free_blocks - both.fast.ledger.free == (groups or 1) * (1 + idle)

@@ -41,7 +41,7 @@ class BeatingDecoders(Decoders):
     def run_length(self, free_blocks: int) -> int:
         """Fewer than to the next end if blocks might not last, should every table open all it can and pass nothing."""
         ticks = super().run_length(free_blocks)
-        while ticks and self.count * sum(ticks // block + 1 for block in self._blocks) > free_blocks:
+        while ticks and self.count * sum(-(-ticks // block) for block in self._blocks) > free_blocks:
             ticks //= 2
         return ticks
 
@@ -131,13 +131,12 @@ class GroupScheduler(Scheduler):
 
     def free(self, sequence: Sequence, granted: int = 0) -> None:
         tables, hashed = tables_of(sequence), sequence.hashed
-        if sequence.issued < sequence.output or sequence.index in self._quotable:
-            self.groups.name(tables, hashed, shared_only=False)
+        self.groups.name(tables, hashed, shared_only=sequence.issued == sequence.output)
         self.groups.release(tables, hashed)
 
     def settled(self, sequence: Sequence, computed: int, *, deciding: int) -> int:
         """Its tokens that count for what is passed; the last `deciding` flights are those being decided."""
-        if not self._lags or len(self.flights) == deciding or self.flights[-1 - deciding].step < 0:
+        if not self._lags or self.flights[-1 - deciding].step < 0:
             return computed
         tables = tables_of(sequence)
         if tables.step == self.steps - 1:
@@ -147,16 +146,16 @@ class GroupScheduler(Scheduler):
 
     def whole_blocks(self, sequence: Sequence, computed: int, tokens: int) -> int:
         """A chunk cut so that its state is kept where it can be found again; 0 if there is nothing left of it."""
-        known = sequence.prompt + sequence.issued
-        if not self._aligned or computed >= max(sequence.prompt, known - 1):
+        if not self._aligned:
             return tokens
-        shared, block = tables_of(sequence).shared_end, self.limits.block_size
-        if self.rules.split_shared and computed < shared < computed + tokens:
-            return shared - computed
-        last = (known - self.rules.recompute_last) // block * block
-        if computed + tokens < last:
-            return tokens // block * block
-        return last - computed if computed < last < computed + tokens else tokens
+        block, end = self.limits.block_size, computed + tokens
+        shared = tables_of(sequence).shared_end
+        if self.rules.split_shared and computed < shared:
+            end = min(end, shared)
+        last = (sequence.prompt + sequence.issued - self.rules.recompute_last) // block * block
+        if computed < last:
+            end = min(end, last) // block * block
+        return end - computed
 
     def give_back(self, sequence: Sequence, computed: int, settled: int) -> Tables:
         """Give back what its groups have passed."""
@@ -291,7 +290,7 @@ class GroupPass(RunningPass):
 
     def wish(self, sequence: Sequence) -> int:
         tokens = super().wish(sequence)
-        if sequence.status is not Status.PREFILL or not tokens:
+        if sequence.status is not Status.PREFILL:
             return tokens
         return self.table.whole_blocks(sequence, sequence.computed, tokens)
 
@@ -306,9 +305,8 @@ class GroupPass(RunningPass):
 
 
 def tables_of(sequence: Sequence) -> Tables:
-    tables = sequence.tables
-    assert tables is not None, "a request of a scheduler with groups has tables"
-    return tables
+    assert sequence.tables is not None
+    return sequence.tables
 
 
 def _order(sequence: Sequence) -> int:

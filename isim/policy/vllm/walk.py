@@ -38,6 +38,7 @@ class RunningPass:
                 return
             if tokens:
                 self._grant(sequence, tokens)
+                self._name(sequence)
             self.place += 1
 
     def wish(self, sequence: Sequence) -> int:
@@ -91,6 +92,12 @@ class RunningPass:
         if sequence.status is Status.DECODE and self.table.depth > 1:
             newest_unknown = int(self.table.decoders.tick + 1 >= sequence.overlap_tick)
         sequence.hashed = max(sequence.hashed, sequence.computed + tokens - newest_unknown)
+
+    def _name(self, sequence: Sequence) -> None:
+        """Make a chunk's blocks findable at its turn: of equal ones that which had its name first is found."""
+        if sequence.status is Status.PREFILL and sequence.chain is not None:
+            self.table.publish()
+            self.table._register(sequence, sequence.chain)
 
 
 def walk(table: Scheduler, plan: Plan, flight: Flight, make: type[RunningPass] = RunningPass) -> None:
