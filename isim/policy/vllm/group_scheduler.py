@@ -177,7 +177,7 @@ class GroupScheduler(Scheduler):
         unknown = self.depth > 1 and computed - sequence.offset >= sequence.overlap_tick
         return max(sequence.hashed, computed - unknown)
 
-    def _register(self, sequence: Sequence, chain: Chain) -> None:
+    def register(self, sequence: Sequence, chain: Chain) -> None:
         self.groups.name(tables_of(sequence), sequence.hashed, shared_only=True)
 
     def _open_ahead(self, ticks: int) -> int:

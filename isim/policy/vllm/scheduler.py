@@ -119,7 +119,7 @@ class Scheduler:
             flight.step = self.steps
             self.steps += 1
             if plan.shapes:
-                if len(plan.shapes) > 1 or flight.ending or flight.late:
+                if flight.ending or flight.late:
                     flight.sort()
             else:
                 plan.steady = not (plan.preempted or plan.skipped)
@@ -243,7 +243,7 @@ class Scheduler:
         chain = sequence.chain
         if chain is not None:
             self.publish()
-            self._register(sequence, chain)
+            self.register(sequence, chain)
         if computed < sequence.prompt + sequence.issued:
             return
         plan.sampled += 1
@@ -293,7 +293,7 @@ class Scheduler:
                 continue
             sequence.hashed = max(sequence.hashed, sequence.computed - self.overlap(sequence))
             if sequence.chain is not None:
-                self._register(sequence, sequence.chain)
+                self.register(sequence, sequence.chain)
 
     def preempt(self, sequence: Sequence, plan: Plan, granted: int) -> None:
         """Take a running request's blocks and queue it again; what it had computed may still be found.
@@ -377,7 +377,8 @@ class Scheduler:
             chunks.append((sequence, tokens, blocks))
         return chunks if needed <= self.pool.free else None
 
-    def _register(self, sequence: Sequence, chain: Chain) -> None:
+    def register(self, sequence: Sequence, chain: Chain) -> None:
+        """Make its blocks findable that are full and that others may quote."""
         stop = min(sequence.hashed // self.limits.block_size, chain.shared_blocks)
         if stop > len(sequence.findable):
             self.pool.register(sequence, chain, stop)

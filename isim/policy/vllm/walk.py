@@ -97,7 +97,7 @@ class RunningPass:
         """Make a chunk's blocks findable at its turn: of equal ones that which had its name first is found."""
         if sequence.status is Status.PREFILL and sequence.chain is not None:
             self.table.publish()
-            self.table._register(sequence, sequence.chain)
+            self.table.register(sequence, sequence.chain)
 
 
 def walk(table: Scheduler, plan: Plan, flight: Flight, make: type[RunningPass] = RunningPass) -> None:
