@@ -18,7 +18,7 @@ SEEDS = {
     "paced": range(40),
     "tight": (*range(20), 169),
     "private": (*range(30), 1115),
-    "uneven": (*range(40), 96, 156, 180, 241, 554),
+    "uneven": (*range(40), 96, 156, 180, 241, 554, 1001195, 2000005),
 }
 """The first, and some in which what the maker is for shows."""
 
