@@ -78,6 +78,7 @@ class BlockPool(Ledger):
 
     def open(self, count: int, decoders: Decoders, running: Iterable[Sequence], ticks: int) -> None:
         """Give the decoders among the `running` the `count` blocks that they need for the next `ticks` ticks."""
+        # As in `take`, spelled out: every decision comes through here.
         self.free -= count
         self._head -= count
         if self._head < 0:
