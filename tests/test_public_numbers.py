@@ -92,9 +92,9 @@ def test_p26_every_measured_part_is_taken_as_it_is(cases: Cases) -> None:
 def test_p26_the_recorded_run(cases: Cases) -> None:
     """300 ShareGPT requests on 2,588 blocks, and on a third more, which no reserve would have given.
 
-    One number of the roofline, the share of the bandwidth, was fitted to this run (docs/cost.md); with 0.9 instead it is
-    4 % slow a token, which 85 waiting requests turn into 8 % of TTFT. All three means are then within 2 %. A pool a third
-    too large moves both the way the case says.
+    One number of the roofline, the share of the bandwidth, was fitted to this run (docs/cost.md); with 0.9 instead it
+    is 4 % slow a token, which 85 waiting requests turn into 8 % of TTFT. All three means are then within 2 %. A pool a
+    third too large moves both the way the case says.
     """
     with gzip.open(RUN, "rt") as stream:
         real = [json.loads(line) for line in stream]
