@@ -61,7 +61,7 @@ class Replay:
         self._records = 0
         self._time_ns = 0
         self._previous_ns = 0
-        self._order = (-1, 0)
+        self._order = (-1, 0, 0)
         self._engines: list[Engine] = []
         self._live: dict[int, Member] = {}
         self._ids: dict[str, bool] = {}
@@ -118,14 +118,15 @@ class Replay:
             raise Mismatch(Rule.ENVELOPE, "nothing after the end", f"a record {type(record).__name__}")
         self._previous_ns = self._time_ns
         engine = 0 if isinstance(record, Header | End) else record.engine
-        order = (record.RANK, engine if isinstance(record, Turn | Stretch) else 0)
+        cancelled = record.request if isinstance(record, Abort) else 0
+        order = (record.RANK, engine if record.RANK >= Abort.RANK else 0, cancelled)
         if record.time_ns != self._time_ns:
             if record.time_ns < self._time_ns:
                 raise Mismatch(Rule.ENVELOPE, f"a time from {self._time_ns} ns", f"{record.time_ns} ns")
             self._close_arrivals()
             self._time_ns = record.time_ns
         elif order < self._order:
-            raise Mismatch(Rule.ENVELOPE, f"(rank, engine) from {self._order}", order)
+            raise Mismatch(Rule.ENVELOPE, f"(rank, engine, request) from {self._order}", order)
         if self._refused and record.RANK > Reject.RANK:
             self._close_arrivals()
         self._order = order
