@@ -69,6 +69,7 @@ class Replay:
         self._limits: EngineLimits | None = None
         self._terms: list[Terms] = []
         self._max_events = 0
+        self._overhead_ns = 0
         self._steps = 0
         self._rejected = 0
         self._aborted = 0
@@ -153,6 +154,7 @@ class Replay:
         self._limits = header.engine
         self._terms = terms(header.engine)
         self._max_events = header.max_events
+        self._overhead_ns = header.request_overhead_ns
         self._engines = [Engine(number, header, self._live) for number in range(header.engines)]
         self._routes = Routes(header)
 
@@ -163,6 +165,12 @@ class Replay:
         engine = self._engines[record.engine]
         if index != len(self._ids):
             raise Mismatch(Rule.ARRIVAL, f"request {len(self._ids)}", f"request {index}")
+        if record.time_ns < self._overhead_ns:
+            raise Mismatch(
+                Rule.ARRIVAL,
+                f"an arrival from {self._overhead_ns} ns on, sent as long before",
+                f"one at {record.time_ns} ns",
+            )
         check_request(record, self._ids)
         if len(self._engines) > 1 and record.engine != (due := self._routes.expected(record)):
             raise Mismatch(Rule.ROUTING, f"request {index} sent to engine {due}", f"to engine {record.engine}")

@@ -41,6 +41,7 @@ WORDS: list[tuple[str, str]] = [
     ("isim/log revision 1", "isim/log revision 2"),  # header
     ("isim/log revision 1", "isim/other revision 1"),  # header
     ("engines from 1", "0"),  # header
+    ("an arrival from 1 ns on, sent as long before", "one at 0 ns"),  # arrival
     ("an id of its own", "id 'r0'"),  # arrival
     ("request 1", "request 2"),  # arrival
     ("request 1", "request 2"),  # arrival
