@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from isim.analyze.collect import NEVER, Status
-from isim.analyze.exact import rounded
+from isim.analyze.latency import request_times
 from isim.analyze.result import Analysis
 
 COLUMNS = (
@@ -71,9 +71,7 @@ def _rows(analysis: Analysis) -> Iterator[tuple[Cell, ...]]:
         start = None if start_ns == NEVER else start_ns
         first = requests.first_ns[request] if tokens else None
         finish = requests.finish_ns[request] if completed else None
-        tpot = None
-        if first is not None and finish is not None and tokens > 1:
-            tpot = rounded(finish - first, tokens - 1)
+        ttft, tpot, e2e = request_times(requests, request, tokens)
         yield (
             request,
             name,
@@ -85,9 +83,9 @@ def _rows(analysis: Analysis) -> Iterator[tuple[Cell, ...]]:
             first,
             finish,
             None if start is None else start - arrival_ns,
-            None if first is None else first - arrival_ns,
+            ttft,
             tpot,
-            None if finish is None else finish - arrival_ns,
+            e2e,
             requests.input_tokens[request],
             requests.asked_tokens[request],
             tokens,

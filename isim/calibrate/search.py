@@ -1,0 +1,196 @@
+"""The calibration itself: which factors the metrics identify, the values they come to, and how well that tells.
+
+Every run costs a simulation, so there are few: one as the run file is, two for the state of its load, one for each
+factor that is looked at, then as many as the descent takes. A factor is fitted where it moves the metrics in a way of
+its own: its leverage, beside those of the factors before it in the list, is at most MOST_LEVERAGE. It is asked again
+where the fit ends; who lost it there (a floor that is no longer reached) goes back to where it was, and the others are
+fitted without it. Likewise metrics with waits, if the load turns out near saturation with the factors found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+import msgspec
+
+from isim.analyze.result import Analysis
+from isim.analyze.schema import LoadState
+from isim.calibrate.bench import Bench
+from isim.calibrate.factors import Factor
+from isim.calibrate.fit import FIRST_STEP, Box, Vector, fit, leverages, likest, slopes
+from isim.calibrate.measured import Measured
+from isim.calibrate.pairs import Sides, side_by_side
+from isim.calibrate.targets import SATURATED, CalibrationError, Targets, Wish, targets, values, waiting
+from isim.draw.fixed import exp, ln
+
+MOST_LEVERAGE = 25
+"""A factor that a measurement 1 % off would move by more than so many percent is not identified by it."""
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """A run with certain factors: what it tells, and the state of its load."""
+
+    analysis: Analysis
+    sides: Sides
+    load: LoadState | None
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome. `leverage` has one entry for each fitted factor, `left` a reason for each of the others."""
+
+    targets: Targets
+    values: dict[str, int]
+    leverage: dict[str, float]
+    left: dict[str, str]
+    before: Look
+    after: Look
+
+
+class Search:
+    """One calibration of one run file."""
+
+    def __init__(self, bench: Bench, measured: Measured, factors: Sequence[Factor]) -> None:
+        self._bench, self._measured = bench, measured
+        self._factors = {factor.path: factor for factor in factors}
+        scenario = bench.scenario()
+        self._given = {path: factor.of(scenario) or 0 for path, factor in self._factors.items()}
+        self._sides: dict[tuple[str, ...], Sides] = {}
+
+    def find(self, asked: Sequence[str], *, explicit: bool) -> Found:
+        """Fit. `asked` are the metrics of the command line; `explicit` whether it names the factors.
+
+        Raises CalibrationError, NothingCompleted, or what a simulation raises.
+        """
+        before = self._look({})
+        outside = any(factor.outside for factor in self._factors.values())
+        wish = Wish(asked=asked, all_figures=not self._measured.rows, outside=outside)
+        aims = targets(before.sides, wish, before.load)
+        if explicit and len(self._factors) > len(aims.names):
+            raise CalibrationError(
+                f"--fit: expected at most as many factors as metrics that are fitted to, {len(aims.names)} "
+                f"({', '.join(aims.names)}), found {len(self._factors)}"
+            )
+        found = self._fitted(aims, before, explicit=explicit)
+        if waiting(aims.names) and not asked and found.after.load in SATURATED:
+            found = self._fitted(targets(before.sides, wish, found.after.load), before, explicit=explicit)
+        return found
+
+    def _fitted(self, aims: Targets, before: Look, *, explicit: bool) -> Found:
+        paths, left = self._identified(aims.names, list(self._factors))
+        point, leverage = self._fit(aims.names, paths), list[float]()
+        while paths:
+            leverage = leverages(self._slopes(aims.names, paths, point))
+            lost = self._lost(dict(zip(paths, point, strict=True)), leverage, explicit=explicit)
+            if lost is None:
+                break
+            left[lost[0]] = lost[1]
+            paths.remove(lost[0])
+            point = self._fit(aims.names, paths)
+        chosen = dict(zip(paths, point, strict=True))
+        if chosen and not self._better(aims.names, chosen):
+            chosen = {path: self._given[path] for path in paths}
+        return Found(
+            targets=aims,
+            values=chosen,
+            leverage=dict(zip(paths, leverage, strict=True)) if paths else {},
+            left={path: left[path] for path in self._factors if path not in chosen},
+            before=before,
+            after=self._look(chosen) if chosen else before,
+        )
+
+    def _lost(self, point: dict[str, int], leverage: Sequence[float], *, explicit: bool) -> tuple[str, str] | None:
+        """A factor that should not have been fitted, as is seen where the fit ends, and why; None where there is none.
+
+        One that was asked for may end at its bound: that is said.
+        """
+        worst, path = max(zip(leverage, point, strict=True))
+        if worst > MOST_LEVERAGE:
+            return path, "where the fit ends, the metrics no longer tell it"
+        for path, value in () if explicit else reversed(point.items()):
+            factor = self._factors[path]
+            if value in (factor.low, factor.high):
+                why = "where its range of plausible values does: something else than this factor makes the difference"
+                return path, f"it would end at {factor.text(value)}, {why}"
+        return None
+
+    def _better(self, names: Sequence[str], point: dict[str, int]) -> bool:
+        """Whether these factors, rounded as they are, tell the metrics better than those that were given."""
+        sums = []
+        for settings in (self._settings(point), ()):
+            sums.append(sum([log * log for log in self._logs(names, settings)], 0.0))
+        return sums[0] < sums[1]
+
+    def _identified(self, names: Sequence[str], paths: list[str]) -> tuple[list[str], dict[str, str]]:
+        """The factors that the metrics tell from one another, the first ones first; and why not the others."""
+        columns = dict(zip(paths, self._slopes(names, paths, [self._start(path) for path in paths]), strict=True))
+        kept, left = list[str](), dict[str, str]()
+        for path in paths:
+            tried = [columns[each] for each in (*kept, path)]
+            if len(kept) == len(names):
+                left[path] = "there are no more metrics than factors before it"
+            elif max(leverages(tried)) > MOST_LEVERAGE:
+                left[path] = self._why_not(columns, kept, path)
+            else:
+                kept.append(path)
+        return kept, left
+
+    def _why_not(self, columns: dict[str, Vector], kept: list[str], path: str) -> str:
+        alone = leverages([columns[path]])[0]
+        if alone == inf:
+            return "the metrics do not change with it"
+        if alone > MOST_LEVERAGE or not kept:
+            return f"the metrics hardly change with it: 1 % off in them would move it by {alone:.0f} %"
+        like = likest([*(columns[each] for each in kept), columns[path]], len(kept))
+        assert like is not None
+        if len(kept) == 1:
+            return f"it changes the metrics as {kept[like]} does"
+        return f"{', '.join(kept)} together change the metrics as it does"
+
+    def _start(self, path: str) -> int:
+        factor = self._factors[path]
+        return max(factor.low, min(factor.high, self._given[path] or factor.start))
+
+    def _box(self, paths: Sequence[str]) -> Box:
+        factors = [self._factors[path] for path in paths]
+        return Box(low=[ln(factor.low) for factor in factors], high=[ln(factor.high) for factor in factors])
+
+    def _slopes(self, names: Sequence[str], paths: Sequence[str], point: Sequence[int]) -> list[Vector]:
+        logs = [ln(value) for value in point]
+        return slopes(
+            lambda x: self._residuals(names, paths, x), logs, self._residuals(names, paths, logs), self._box(paths),
+            FIRST_STEP,
+        )  # fmt: skip
+
+    def _fit(self, names: Sequence[str], paths: Sequence[str]) -> list[int]:
+        if not paths:
+            return []
+        start = [ln(self._start(path)) for path in paths]
+        logs = fit(lambda x: self._residuals(names, paths, x), start, self._box(paths))
+        return [self._factors[path].rounded(self._value(path, x)) for path, x in zip(paths, logs, strict=True)]
+
+    def _value(self, path: str, log: float) -> int:
+        factor = self._factors[path]
+        return max(factor.low, min(factor.high, round(exp(log))))
+
+    def _residuals(self, names: Sequence[str], paths: Sequence[str], logs: Sequence[float]) -> Vector:
+        point = {path: self._value(path, x) for path, x in zip(paths, logs, strict=True)}
+        return self._logs(names, self._settings(point))
+
+    def _logs(self, names: Sequence[str], settings: tuple[str, ...]) -> Vector:
+        """Logarithms of simulated / measured."""
+        if settings not in self._sides:
+            self._sides[settings] = side_by_side(self._measured, self._bench.run(settings))
+        pairs = values(self._sides[settings].pairs, names)
+        return [ln(pair.simulated / pair.measured) for pair in pairs if pair.simulated]
+
+    def _settings(self, point: dict[str, int]) -> tuple[str, ...]:
+        """What differs from the run file, so that equal runs are made once."""
+        paths = [path for path in self._factors if path in point and point[path] != self._given[path]]
+        return tuple(self._factors[path].setting(point[path]) for path in paths)
+
+    def _look(self, point: dict[str, int]) -> Look:
+        settings = self._settings(point)
+        analysis, load = self._bench.look(settings)
+        self._sides[settings] = sides = side_by_side(self._measured, analysis)
+        return Look(analysis=analysis, sides=sides, load=load)
