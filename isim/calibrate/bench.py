@@ -53,12 +53,14 @@ class Bench:
         return self._run(self.scenario(settings))[0]
 
     def look(self, settings: Sequence[str] = ()) -> tuple[Analysis, LoadState | None]:
-        """One simulation, and the state of its load as the closer look finds it: by two further ones."""
+        """One simulation, and the state of its load: if it is stable by itself, two further ones are asked as well."""
         scenario = self.scenario(settings)
         analysis, facts = self._run(scenario)
+        load = analysis.result.load
+        if load.state is not LoadState.STABLE:
+            return analysis, load.state
         for _ in range(2):
             self._count()
-        load = analysis.result.load
         found = sensitivity(scenario, self.base_dir, facts, analysis.result)
         return analysis, (load if isinstance(found, str) else with_sensitivity(load, found)).state
 

@@ -1,10 +1,10 @@
 """Least squares with bounds for a handful of unknowns and a function that is dear: damped Gauss-Newton.
 
 Unknowns are logarithms of factors, residuals are logarithms of ratios, so a slope is an elasticity: by how many percent
-a metric moves when a factor moves by one. Slopes come from one further run for each factor, a tenth apart at first and
-less near the end: metrics of a simulation have small steps, and what is taken closer sees those. Whatever does not
-make the sum of squares smaller is halved a few times, then given up. All arithmetic is `+ - * /` and `sqrt` in a fixed
-order.
+a metric moves when a factor moves by one. Slopes come from one further run for each factor, a tenth apart, and closer
+where that leads nowhere: metrics of a simulation have small steps, and what is taken closer sees those. Whatever does
+not make the sum of squares smaller is halved a few times, then given up. All arithmetic is `+ - * /` and `sqrt` in a
+fixed order.
 
 How well a factor is told from the others: `leverage` is by how many percent it moves when the measurements are 1 % off
 in the worst direction, everything else being fitted again. Without bound where it does nothing, or nothing of its own.
@@ -20,8 +20,7 @@ import msgspec
 Vector = list[float]
 Residuals = Callable[[Sequence[float]], Vector]
 
-FIRST_STEP = 0.1
-LEAST_STEP = 0.02
+STEPS = (0.1, 0.02)
 LONGEST_STEP = 0.7
 CLOSE = 0.0005
 MOST_ROUNDS = 12
@@ -74,30 +73,34 @@ def fit(residuals: Residuals, start: Sequence[float], box: Box) -> Vector:
     """The point in the box at which the sum of squares of the residuals is least, as far as plain descent finds it."""
     point = box.clamp(start)
     at = residuals(point)
-    step = FIRST_STEP
     for _ in range(MOST_ROUNDS):
-        columns = slopes(residuals, point, at, box, step)
-        move = _move(columns, at, point, box)
-        longest = max(map(abs, move), default=0.0)
-        if longest > LONGEST_STEP:
-            move = [part * LONGEST_STEP / longest for part in move]
-        for _ in range(HALVINGS + 1):
-            reached = box.clamp([x + part for x, part in zip(point, move, strict=True)])
-            there = residuals(reached)
-            if _dot(there, there) < _dot(at, at):
+        for step in STEPS:
+            reached = _descend(residuals, point, at, (box, step))
+            if reached is not None:
                 break
-            move = [part / 2 for part in move]
         else:
-            if step <= LEAST_STEP:
-                return point
-            step = LEAST_STEP
-            continue
+            return point
         moved = max(abs(new - old) for new, old in zip(reached, point, strict=True))
-        point, at = reached, there
+        point, at = reached, residuals(reached)
         if moved < CLOSE:
             return point
-        step = max(LEAST_STEP, min(step, moved))
     return point
+
+
+def _descend(residuals: Residuals, point: Vector, at: Vector, how: tuple[Box, float]) -> Vector | None:
+    """A point that is better, from slopes taken this far apart; None where a few halvings find none."""
+    box, step = how
+    move = _move(slopes(residuals, point, at, box, step), at, point, box)
+    longest = max(map(abs, move), default=0.0)
+    if longest > LONGEST_STEP:
+        move = [part * LONGEST_STEP / longest for part in move]
+    for _ in range(HALVINGS + 1):
+        reached = box.clamp([x + part for x, part in zip(point, move, strict=True)])
+        there = residuals(reached)
+        if _dot(there, there) < _dot(at, at):
+            return reached
+        move = [part / 2 for part in move]
+    return None
 
 
 def _move(columns: list[Vector], at: Vector, point: Vector, box: Box) -> Vector:

@@ -18,7 +18,7 @@ from isim.analyze.result import Analysis
 from isim.analyze.schema import LoadState
 from isim.calibrate.bench import Bench
 from isim.calibrate.factors import Factor
-from isim.calibrate.fit import FIRST_STEP, Box, Vector, fit, leverages, likest, slopes
+from isim.calibrate.fit import STEPS, Box, Vector, fit, leverages, likest, slopes
 from isim.calibrate.measured import Measured
 from isim.calibrate.pairs import Sides, side_by_side
 from isim.calibrate.targets import SATURATED, CalibrationError, Targets, Wish, targets, values, waiting
@@ -159,7 +159,7 @@ class Search:
         logs = [ln(value) for value in point]
         return slopes(
             lambda x: self._residuals(names, paths, x), logs, self._residuals(names, paths, logs), self._box(paths),
-            FIRST_STEP,
+            STEPS[0],
         )  # fmt: skip
 
     def _fit(self, names: Sequence[str], paths: Sequence[str]) -> list[int]:
