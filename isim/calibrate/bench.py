@@ -15,9 +15,7 @@ from isim.analyze.sensitivity import sensitivity, with_sensitivity
 from isim.assembly import settled
 from isim.record.errors import IsimError
 from isim.run import simulate
-from isim.scenario.files import read_bytes
-from isim.scenario.load import read_scenario
-from isim.scenario.nodes import RUN_FILE_LIMITS
+from isim.scenario.load import load_scenario
 from isim.scenario.types import Scenario
 
 OnRun = Callable[[int], None]
@@ -31,30 +29,24 @@ class NothingCompleted(IsimError):  # noqa: N818 - it names a state of the run, 
 
 
 class Bench:
-    """The run file is read once. `runs` counts simulations."""
+    """`given` is the run file's scenario with all its factors written out. `runs` counts simulations."""
 
     def __init__(self, file: str, sets: Sequence[str], on_run: OnRun) -> None:
         self.file = file
         self.runs = 0
-        self._data = read_bytes(file, RUN_FILE_LIMITS)
-        self._sets = list(sets)
+        self.given = settled(load_scenario(file, sets))
         self._on_run = on_run
 
     @property
     def base_dir(self) -> Path:
         return Path(self.file).parent
 
-    def scenario(self, settings: Sequence[str] = ()) -> Scenario:
-        """The run file's scenario with these factors, and all others written out."""
-        return settled(read_scenario(self._data, self.file, [*self._sets, *settings]))
-
-    def run(self, settings: Sequence[str] = ()) -> Analysis:
+    def run(self, scenario: Scenario) -> Analysis:
         """One simulation. Raises NothingCompleted."""
-        return self._run(self.scenario(settings))[0]
+        return self._run(scenario)[0]
 
-    def look(self, settings: Sequence[str] = ()) -> tuple[Analysis, LoadState | None]:
+    def look(self, scenario: Scenario) -> tuple[Analysis, LoadState | None]:
         """One simulation, and the state of its load: if it is stable by itself, two further ones are asked as well."""
-        scenario = self.scenario(settings)
         analysis, facts = self._run(scenario)
         load = analysis.result.load
         if load.state is not LoadState.STABLE:

@@ -1,13 +1,15 @@
 """What may be fitted: numbers of the run file, by their paths, with the range in which each is plausible.
 
-A factor of a fit is set as `--set PATH=VALUE` would set it, and checked so. The range is narrower than what a run file
+The range is narrower than what a run file
 may say: a server whose memory efficiency seems to be 5 % has something that is not modelled, and a fit that hides it in
 a factor would be wrong everywhere else. `start` is where a fit begins whose run file says 0.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import Any
 
 import msgspec
 
@@ -48,6 +50,11 @@ class Factor(msgspec.Struct, frozen=True, kw_only=True):
         assert found is None or isinstance(found, int)
         return found
 
+    def put(self, scenario: Scenario, value: int) -> Scenario:
+        """The scenario with this value, which is within the bounds."""
+        changed: Scenario = _with(scenario, self.field.split("."), value)
+        return changed
+
     def text(self, value: int) -> str:
         """As a run file says it."""
         return write_share(value) if self.unit is None else write_quantity(value, self.unit)
@@ -58,6 +65,12 @@ class Factor(msgspec.Struct, frozen=True, kw_only=True):
     def rounded(self, value: int) -> int:
         """To three significant digits."""
         return significant(value, DIGITS)
+
+
+def _with(struct: Any, field: Sequence[str], value: int) -> Any:
+    """The struct with the value at a path of fields."""
+    inner = _with(getattr(struct, field[0]), field[1:], value) if len(field) > 1 else value
+    return msgspec.structs.replace(struct, **{field[0]: inner})
 
 
 def significant(value: int, digits: int) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 import msgspec
+from msgspec import UNSET
 
 from isim import __version__
 from isim.analyze.beyond_fit import largest_batch, longest_request
@@ -29,7 +30,7 @@ _DIGEST_CHARACTERS = 12
 
 def calibration(bench: Bench, measured: Measured, factors: Sequence[Factor], found: Found) -> Calibration:
     """All there is to tell."""
-    scenario = bench.scenario()
+    scenario = bench.given
     metrics = _metrics(found)
     told = [_factor(factor, scenario, found) for factor in factors]
     settings = [factor.setting(found.values[factor.path]) for factor in factors if factor.path in found.values]
@@ -62,10 +63,13 @@ def calibration(bench: Bench, measured: Measured, factors: Sequence[Factor], fou
     )
 
 
-def with_fitted(scenario: Scenario, told: Calibration) -> Scenario:
-    """The scenario of the fitted factors, with what they were fitted to."""
-    assert told.fitted is not None
-    return msgspec.structs.replace(scenario, cost=msgspec.structs.replace(scenario.cost, fitted=told.fitted))
+def with_fitted(scenario: Scenario, factors: Sequence[Factor], found: Found, told: Calibration) -> Scenario:
+    """The scenario with the fitted factors and what they were fitted to."""
+    for factor in factors:
+        if factor.path in found.values:
+            scenario = factor.put(scenario, found.values[factor.path])
+    cost = msgspec.structs.replace(scenario.cost, fitted=UNSET if told.fitted is None else told.fitted)
+    return msgspec.structs.replace(scenario, cost=cost)
 
 
 def _metrics(found: Found) -> list[FittedMetric]:

@@ -23,9 +23,14 @@ from isim.calibrate.measured import Measured
 from isim.calibrate.pairs import Sides, side_by_side
 from isim.calibrate.targets import SATURATED, CalibrationError, Targets, Wish, targets, values, waiting
 from isim.draw.fixed import exp, ln
+from isim.scenario.types import Scenario
 
 MOST_LEVERAGE = 25
 """A factor that a measurement 1 % off would move by more than so many percent is not identified by it."""
+
+
+Point = tuple[int, ...]
+"""The values of all factors that are looked at."""
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,9 +58,8 @@ class Search:
     def __init__(self, bench: Bench, measured: Measured, factors: Sequence[Factor]) -> None:
         self._bench, self._measured = bench, measured
         self._factors = {factor.path: factor for factor in factors}
-        scenario = bench.scenario()
-        self._given = {path: factor.of(scenario) or 0 for path, factor in self._factors.items()}
-        self._sides: dict[tuple[str, ...], Sides] = {}
+        self._given = {path: factor.of(bench.given) or 0 for path, factor in self._factors.items()}
+        self._sides: dict[Point, Sides] = {}
 
     def find(self, asked: Sequence[str], *, explicit: bool) -> Found:
         """Fit. `asked` are the metrics of the command line; `explicit` whether it names the factors.
@@ -116,10 +120,8 @@ class Search:
 
     def _better(self, names: Sequence[str], point: dict[str, int]) -> bool:
         """Whether these factors, rounded as they are, tell the metrics better than those that were given."""
-        sums = []
-        for settings in (self._settings(point), ()):
-            sums.append(sum([log * log for log in self._logs(names, settings)], 0.0))
-        return sums[0] < sums[1]
+        new, old = (sum([log * log for log in self._logs(names, each)], 0.0) for each in (point, {}))
+        return new < old
 
     def _identified(self, names: Sequence[str], paths: list[str]) -> tuple[list[str], dict[str, str]]:
         """The factors that the metrics tell from one another, the first ones first; and why not the others."""
@@ -175,22 +177,27 @@ class Search:
 
     def _residuals(self, names: Sequence[str], paths: Sequence[str], logs: Sequence[float]) -> Vector:
         point = {path: self._value(path, x) for path, x in zip(paths, logs, strict=True)}
-        return self._logs(names, self._settings(point))
+        return self._logs(names, point)
 
-    def _logs(self, names: Sequence[str], settings: tuple[str, ...]) -> Vector:
+    def _logs(self, names: Sequence[str], point: dict[str, int]) -> Vector:
         """Logarithms of simulated / measured."""
-        if settings not in self._sides:
-            self._sides[settings] = side_by_side(self._measured, self._bench.run(settings))
-        pairs = values(self._sides[settings].pairs, names)
+        key = self._key(point)
+        if key not in self._sides:
+            self._sides[key] = side_by_side(self._measured, self._bench.run(self._scenario(point)))
+        pairs = values(self._sides[key].pairs, names)
         return [ln(pair.simulated / pair.measured) for pair in pairs if pair.simulated]
 
-    def _settings(self, point: dict[str, int]) -> tuple[str, ...]:
-        """What differs from the run file, so that equal runs are made once."""
-        paths = [path for path in self._factors if path in point and point[path] != self._given[path]]
-        return tuple(self._factors[path].setting(point[path]) for path in paths)
-
     def _look(self, point: dict[str, int]) -> Look:
-        settings = self._settings(point)
-        analysis, load = self._bench.look(settings)
-        self._sides[settings] = sides = side_by_side(self._measured, analysis)
+        analysis, load = self._bench.look(self._scenario(point))
+        self._sides[self._key(point)] = sides = side_by_side(self._measured, analysis)
         return Look(analysis=analysis, sides=sides, load=load)
+
+    def _scenario(self, point: dict[str, int]) -> Scenario:
+        scenario = self._bench.given
+        for path, value in point.items():
+            scenario = self._factors[path].put(scenario, value)
+        return scenario
+
+    def _key(self, point: dict[str, int]) -> Point:
+        """All factors as they are then, so that equal runs are made once."""
+        return tuple((self._given | point).values())

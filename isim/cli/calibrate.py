@@ -13,10 +13,10 @@ from isim.calibrate.bench import Bench, OnRun
 from isim.calibrate.factors import chosen, fittable
 from isim.calibrate.measured import load_measured
 from isim.calibrate.outcome import calibration, with_fitted
-from isim.calibrate.schema import Calibration
 from isim.calibrate.search import Search
 from isim.cli.folder import OutputError, new_file
 from isim.cli.output import emit, emit_json, say, style
+from isim.scenario.types import Scenario
 
 NOT_IDENTIFIED = 1
 
@@ -30,13 +30,12 @@ def calibrate(arguments: argparse.Namespace) -> int:
     gc.disable()
     with _progress(quiet=arguments.quiet) as progress:
         bench = Bench(arguments.file, arguments.set, progress)
-        scenario = bench.scenario()
         paths: list[str] = arguments.fit or []
-        factors = chosen(scenario, paths) if paths else fittable(scenario)
+        factors = chosen(bench.given, paths) if paths else fittable(bench.given)
         found = Search(bench, measured, factors).find(arguments.metric or [], explicit=bool(paths))
     told = calibration(bench, measured, factors, found)
     if out is not None and told.settings:
-        _write(bench, told, out)
+        _write(with_fitted(bench.given, factors, found, told), bench.base_dir, out)
     if arguments.json:
         emit_json(told)
     elif not arguments.quiet:
@@ -49,11 +48,10 @@ def calibrate(arguments: argparse.Namespace) -> int:
     return NOT_IDENTIFIED
 
 
-def _write(bench: Bench, told: Calibration, out: str) -> None:
+def _write(scenario: Scenario, base_dir: Path, out: str) -> None:
     from isim.scenario.resolve import relocated, resolved_yaml
 
-    scenario = with_fitted(bench.scenario(told.settings), told)
-    moved = relocated(scenario, bench.base_dir, Path(out).parent)
+    moved = relocated(scenario, base_dir, Path(out).parent)
     with new_file(out) as unfinished, open(unfinished, "w", encoding="utf-8") as stream:
         stream.write(resolved_yaml(moved))
 

@@ -44,7 +44,7 @@ def _whole(told: Calibration, unicode: bool) -> Group:
 
 def _metrics(told: Calibration, unicode: bool) -> list[RenderableType]:
     table = empty_table("Metrics", ("", "measured", "before", "", "after", ""), unicode)
-    reasons = []
+    reasons: dict[str, list[str]] = {}
     for metric in told.metrics:
         label = _LABELS[metric.metric]
         table.add_row(
@@ -55,9 +55,9 @@ def _metrics(told: Calibration, unicode: bool) -> list[RenderableType]:
             value_text(metric.unit, metric.after),
             change_text(metric.after_error),
         )
-        if metric.reason and metric.reason not in reasons:
-            reasons.append(metric.reason)
-    return [table, *(Text(f"(in brackets: not fitted to; {reason})") for reason in reasons)]
+        if metric.reason:
+            reasons.setdefault(metric.reason, []).append(label)
+    return [table, *(Text(f"Not fitted to {', '.join(labels)}: {reason}.") for reason, labels in reasons.items())]
 
 
 def _per_request(told: Calibration) -> list[RenderableType]:
@@ -73,7 +73,7 @@ def _factors(told: Calibration, unicode: bool) -> list[RenderableType]:
     fitted = [factor for factor in told.factors if factor.identified]
     if not fitted:
         return [Text("No factor is identified by what was measured; nothing was fitted.", style="bold")]
-    table = empty_table("Factors", ("", "before", "after", "moved by 1 % off"), unicode)
+    table = empty_table("Factors", ("", "before", "after", "1 % off moves it by"), unicode)
     for factor in fitted:
         label = f"{factor.path} (at its bound)" if factor.at_bound else factor.path
         leverage = "-" if factor.leverage is None else f"{factor.leverage:.1f} %"
