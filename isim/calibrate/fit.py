@@ -53,19 +53,8 @@ def leverages(columns: Sequence[Vector]) -> Vector:
     found = []
     for place, column in enumerate(columns):
         others = [*columns[:place], *columns[place + 1 :]]
-        own = sqrt(_dot(rest := _without(column, others), rest))
+        own = sqrt(dot(rest := without(column, others), rest))
         found.append(1 / own if own > 1e-9 else inf)
-    return found
-
-
-def likest(columns: Sequence[Vector], place: int) -> int | None:
-    """Whose effect is most like that of the unknown at `place`, by the angle; None where none has any in common."""
-    column = columns[place]
-    best, found = 0.0, None
-    for other, another in enumerate(columns):
-        size = _dot(another, another)
-        if other != place and size > 0 and (alike := _dot(column, another) * _dot(column, another) / size) > best:
-            best, found = alike, other
     return found
 
 
@@ -97,7 +86,7 @@ def _descend(residuals: Residuals, point: Vector, at: Vector, how: tuple[Box, fl
     for _ in range(HALVINGS + 1):
         reached = box.clamp([x + part for x, part in zip(point, move, strict=True)])
         there = residuals(reached)
-        if _dot(there, there) < _dot(at, at):
+        if dot(there, there) < dot(at, at):
             return reached
         move = [part / 2 for part in move]
     return None
@@ -133,18 +122,18 @@ def _solve(columns: list[Vector], target: Vector) -> Vector:
     for column in columns:
         rest, own = list(column), []
         for unit in basis:
-            share = 0.0 if unit is None else _dot(rest, unit)
+            share = 0.0 if unit is None else dot(rest, unit)
             own.append(share)
             if unit is not None:
                 rest = [x - share * y for x, y in zip(rest, unit, strict=True)]
-        size = sqrt(_dot(rest, rest))
+        size = sqrt(dot(rest, rest))
         own.append(size)
         basis.append([x / size for x in rest] if size > 1e-9 else None)
         shares.append(own)
     left, found = target, [0.0] * len(columns)
     projected = []
     for unit in basis:
-        projected.append(0.0 if unit is None else _dot(left, unit))
+        projected.append(0.0 if unit is None else dot(left, unit))
         if unit is not None:
             left = [x - projected[-1] * y for x, y in zip(left, unit, strict=True)]
     for place in reversed(range(len(columns))):
@@ -154,14 +143,14 @@ def _solve(columns: list[Vector], target: Vector) -> Vector:
     return found
 
 
-def _without(column: Vector, others: Sequence[Vector]) -> Vector:
+def without(column: Vector, others: Sequence[Vector]) -> Vector:
     """What of a column no combination of the others makes."""
     rest, basis = list(column), list[Vector]()
     for other in others:
         left = list(other)
         for unit in basis:
             left = _less(left, unit)
-        size = sqrt(_dot(left, left))
+        size = sqrt(dot(left, left))
         if size > 1e-9:
             basis.append([x / size for x in left])
             rest = _less(rest, basis[-1])
@@ -169,11 +158,11 @@ def _without(column: Vector, others: Sequence[Vector]) -> Vector:
 
 
 def _less(vector: Vector, unit: Vector) -> Vector:
-    share = _dot(vector, unit)
+    share = dot(vector, unit)
     return [x - share * y for x, y in zip(vector, unit, strict=True)]
 
 
-def _dot(one: Sequence[float], other: Sequence[float]) -> float:
+def dot(one: Sequence[float], other: Sequence[float]) -> float:
     total = 0.0
     for x, y in zip(one, other, strict=True):
         total += x * y

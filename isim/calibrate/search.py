@@ -1,33 +1,29 @@
 """The calibration itself: which factors the metrics identify, the values they come to, and how well that tells.
 
-Every run costs a simulation, so there are few: one as the run file is, two for the state of its load, one for each
+Every run costs a simulation, so there are few: one as the run file is, two for the state of its load, two for each
 factor that is looked at, then as many as the descent takes. A factor is fitted where it moves the metrics in a way of
-its own: its leverage, beside those of the factors before it in the list, is at most MOST_LEVERAGE. It is asked again
-where the fit ends; who lost it there (a floor that is no longer reached) goes back to where it was, and the others are
-fitted without it. Likewise metrics with waits, if the load turns out near saturation with the factors found.
+its own (`isim.calibrate.effects`). It is asked again where the fit ends; who lost it there (a floor that is no longer
+reached) goes back to where it was, and the others are fitted without it. Likewise metrics with waits, if the load turns
+out near saturation with the factors found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
 
 import msgspec
 
 from isim.analyze.result import Analysis
 from isim.analyze.schema import LoadState
 from isim.calibrate.bench import Bench
+from isim.calibrate.effects import DOUBTS, MOST_LEVERAGE, effect, own_part, why_not
 from isim.calibrate.factors import Factor
-from isim.calibrate.fit import STEPS, Box, Vector, fit, leverages, likest, slopes
+from isim.calibrate.fit import STEPS, Box, Vector, fit, leverages, slopes
 from isim.calibrate.measured import Measured
 from isim.calibrate.pairs import Sides, side_by_side
 from isim.calibrate.targets import SATURATED, CalibrationError, Targets, Wish, targets, values, waiting
 from isim.draw.fixed import exp, ln
 from isim.scenario.types import Scenario
-
-MOST_LEVERAGE = 25
-"""A factor that a measurement 1 % off would move by more than so many percent is not identified by it."""
-
 
 Point = tuple[int, ...]
 """The values of all factors that are looked at."""
@@ -124,30 +120,23 @@ class Search:
         return new < old
 
     def _identified(self, names: Sequence[str], paths: list[str]) -> tuple[list[str], dict[str, str]]:
-        """The factors that the metrics tell from one another, the first ones first; and why not the others."""
-        columns = dict(zip(paths, self._slopes(names, paths, [self._start(path) for path in paths]), strict=True))
-        kept, left = list[str](), dict[str, str]()
-        for path in paths:
-            tried = [columns[each] for each in (*kept, path)]
+        """The factors that the metrics tell from one another, best told ones first; and why not the others."""
+        start = [self._start(path) for path in paths]
+        near, far = (self._slopes(names, paths, start, times * STEPS[0]) for times in (1, 2))
+        effects = {path: effect(*pair) for path, *pair in zip(paths, near, far, strict=True)}
+        kept, left, open_ = list[str](), dict[str, str](), list(paths)
+        while open_:
+            best = max(open_, key=lambda path: own_part(effects, kept, path))
+            columns = [effects[each].slopes for each in (*kept, best)]
             if len(kept) == len(names):
-                left[path] = "there are no more metrics than factors before it"
-            elif max(leverages(tried)) > MOST_LEVERAGE:
-                left[path] = self._why_not(columns, kept, path)
-            else:
-                kept.append(path)
+                left |= dict.fromkeys(open_, "there are no more metrics than factors that they tell better")
+                break
+            if max(leverages(columns)) > MOST_LEVERAGE or own_part(effects, kept, best) < DOUBTS * effects[best].doubt:
+                left |= {path: why_not(effects, kept, path) for path in open_}
+                break
+            kept.append(best)
+            open_.remove(best)
         return kept, left
-
-    def _why_not(self, columns: dict[str, Vector], kept: list[str], path: str) -> str:
-        alone = leverages([columns[path]])[0]
-        if alone == inf:
-            return "the metrics do not change with it"
-        if alone > MOST_LEVERAGE or not kept:
-            return f"the metrics hardly change with it: 1 % off in them would move it by {alone:.0f} %"
-        like = likest([*(columns[each] for each in kept), columns[path]], len(kept))
-        assert like is not None
-        if len(kept) == 1:
-            return f"it changes the metrics as {kept[like]} does"
-        return f"{', '.join(kept)} together change the metrics as it does"
 
     def _start(self, path: str) -> int:
         factor = self._factors[path]
@@ -157,12 +146,12 @@ class Search:
         factors = [self._factors[path] for path in paths]
         return Box(low=[ln(factor.low) for factor in factors], high=[ln(factor.high) for factor in factors])
 
-    def _slopes(self, names: Sequence[str], paths: Sequence[str], point: Sequence[int]) -> list[Vector]:
+    def _slopes(
+        self, names: Sequence[str], paths: Sequence[str], point: Sequence[int], step: float = STEPS[0]
+    ) -> list[Vector]:
         logs = [ln(value) for value in point]
-        return slopes(
-            lambda x: self._residuals(names, paths, x), logs, self._residuals(names, paths, logs), self._box(paths),
-            STEPS[0],
-        )  # fmt: skip
+        at = self._residuals(names, paths, logs)
+        return slopes(lambda x: self._residuals(names, paths, x), logs, at, self._box(paths), step)
 
     def _fit(self, names: Sequence[str], paths: Sequence[str]) -> list[int]:
         if not paths:
