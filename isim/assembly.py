@@ -52,6 +52,7 @@ class Parts(msgspec.Struct):
     router: RouterFacts | None = None
     seed: int = 0
     client_timeout_ns: int | None = None
+    request_overhead_ns: int = 0
 
 
 def parts_of(scenario: Scenario) -> Parts:
@@ -65,6 +66,7 @@ def parts_of(scenario: Scenario) -> Parts:
         router=scenario.router if scenario.replicas > 1 else None,
         seed=scenario.simulation.seed,
         client_timeout_ns=scenario.clients.timeout_ns,
+        request_overhead_ns=scenario.engine.request_overhead_ns or 0,
     )
 
 
@@ -112,8 +114,13 @@ def wire(
     router = Router(kernel, parts.limits, engines, log, census)
     if parts.router is not None:
         router.choose_by(parts.router, parts.seed)
+    overhead_ns = parts.request_overhead_ns
     if parts.client_timeout_ns is not None:
-        router.clients = Clients(kernel, engines, census, parts.client_timeout_ns)
+        router.clients = Clients(kernel, engines, census, parts.client_timeout_ns - overhead_ns)
+    if overhead_ns:
+        from isim.serve.frontend import through  # only who has an overhead pays for its import
+
+        requests = through(requests, overhead_ns)
     if isinstance(requests, Iterator):
         send(kernel, requests, router, census, foresight)
     else:

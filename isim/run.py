@@ -31,8 +31,8 @@ class FinishedRun(msgspec.Struct, frozen=True, kw_only=True):
 
     `events` counts what `max_events` limits; it depends on `max_stretch` and is in no result. `digest` is that of the
     expanded log, None when nobody asked for it. `workload_sha256` is that of the trace, None without one. `labels` are
-    those of the requests that have any, by index. `confidence` is that of latencies and throughput: the weaker of step
-    times and KV capacity.
+    those of the requests that have any, by index. `confidence` is that of latencies and throughput: the weakest of step
+    times, KV capacity and, where there is one, the overhead of requests.
     """
 
     header: Header
@@ -111,7 +111,7 @@ def simulate(
             *workload.assumptions,
         ),
         provenance=_sources(scenario, parts),
-        confidence=weakest((cost.confidence, parts.capacity.confidence)),
+        confidence=weakest((cost.confidence, parts.capacity.confidence, *_of_overhead(parts))),
         cost=cost,
         workload_sha256=workload.sha256,
         labels=workload.labels,
@@ -132,7 +132,13 @@ def _header(scenario: Scenario, parts: Parts) -> Header:
         engine=parts.limits,
         router=parts.router,
         linear_cost=parts.cost.coefficients if isinstance(parts.cost, LinearCost) else None,
+        request_overhead_ns=parts.request_overhead_ns,
     )
+
+
+def _of_overhead(parts: Parts) -> tuple[Confidence, ...]:
+    """The class of the overhead of requests: that of a guess, unless there is none."""
+    return (Confidence.HEURISTIC,) if parts.request_overhead_ns else ()
 
 
 def _sources(scenario: Scenario, parts: Parts) -> tuple[str, ...]:

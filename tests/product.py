@@ -60,6 +60,7 @@ def play(
     engines: int = 1,
     router: RouterFacts | None = None,
     timeout_ns: int | None = None,
+    overhead_ns: int = 0,
     make_pool: type[BlockPool] = NumberedPool,
 ) -> Played:
     """Run to the end and keep every record. With `BlockPool` blocks have no numbers, as in the product."""
@@ -76,6 +77,7 @@ def play(
         engine=limits,
         router=router,
         linear_cost=coefficients,
+        request_overhead_ns=overhead_ns,
     )
     log = Log(header, [records.extend])
     kernel = Kernel(max_events=max_events, shuffle_seed=shuffle_seed, trace=trace)
@@ -87,6 +89,7 @@ def play(
         engines=engines,
         router=router,
         client_timeout_ns=timeout_ns,
+        request_overhead_ns=overhead_ns,
     )
     system = wire(
         parts, requests, log, kernel=kernel, max_stretch=max_stretch, make_pool=make_pool, foresight=foresight

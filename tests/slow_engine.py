@@ -313,9 +313,11 @@ class _Clock:
         step_ns: StepNs,
         max_decisions: int,
         timeout_ns: int | None,
+        overhead_ns: int = 0,
     ) -> None:
         self.limits, self.step_ns, self.decisions_left = limits, step_ns, max_decisions
         self.timeout_ns = timeout_ns
+        self.overhead_ns = overhead_ns
         self.requests = {request.id: request for request in requests}
         self.scheduler = SlowScheduler(limits)
         self.arrivals = sorted(requests, key=lambda request: request.arrival_ns)
@@ -336,12 +338,12 @@ class _Clock:
             elif self.queue:
                 self._output()
             elif self.arrivals:
-                self.now_ns = self.arrivals[0].arrival_ns
+                self.now_ns = self.arrivals[0].arrival_ns + self.overhead_ns
             else:
                 return
 
     def _arrive(self) -> None:
-        while self.arrivals and self.arrivals[0].arrival_ns <= self.now_ns:
+        while self.arrivals and self.arrivals[0].arrival_ns + self.overhead_ns <= self.now_ns:
             request = self.arrivals.pop(0)
             reason = reject_reason(self.limits, request)
             if reason is None:
@@ -406,6 +408,7 @@ def run_timed(
     step_ns: StepNs,
     max_decisions: int = 20_000,
     timeout_ns: int | None = None,
+    overhead_ns: int = 0,
 ) -> SlowRun:
     """Play requests through the scheduler in time.
 
@@ -413,9 +416,10 @@ def run_timed(
     computed, and (new tokens, computed before) of each other scheduled request. Synchronous: a step is decided at
     the end of the one before, after its output and the arrivals up to that instant. Asynchronous: one step ahead,
     at the start of the one before. From idle, at the arrival. Raises `EndlessRun` beyond `max_decisions`.
-    A request that is still there `timeout_ns` after its arrival is cancelled where arrivals are taken in, after them.
+    Requests are sent at their times and reach the engine `overhead_ns` later. One that is still there `timeout_ns`
+    after it was sent is cancelled where arrivals are taken in, after them.
     """
-    clock = _Clock(limits, requests, step_ns, max_decisions, timeout_ns)
+    clock = _Clock(limits, requests, step_ns, max_decisions, timeout_ns, overhead_ns)
     clock.play()
     for request in requests:
         outcome = clock.run.requests[request.id]

@@ -144,19 +144,35 @@ def test_the_hidden_factors_of_a_roofline_come_back(bed: Bed) -> None:
     """Cold prompts tell the compute rate, decoding the bandwidth; all in one run, of requests that meet."""
     run = bed.write("run.yaml", MIXED)
     measured = bed.hidden(run, "cost.memory_efficiency=0.72", "cost.compute_efficiency=0.55")
-    told = bed.calibrate(run, measured, "--metric", *MEANS)
+    told = bed.calibrate(
+        run, measured, "--fit", "cost.memory_efficiency", "cost.compute_efficiency", "--metric", *MEANS
+    )
     found = {each["path"]: float(each["after"]) for each in told["factors"] if each["identified"]}
     truth = {"cost.memory_efficiency": 0.72, "cost.compute_efficiency": 0.55}
     assert found == pytest.approx(truth, rel=0.01)
     assert all(abs(each["after_error"]) < 0.005 for each in told["metrics"] if each["target"])
-    assert factor(told, "cost.host_step")["reason"] == "the metrics do not change with it"
-    assert not factor(told, "cost.kernel_gap")["identified"]
+
+
+def test_time_outside_the_engine_comes_back_beside_the_bandwidth(bed: Bed) -> None:
+    """What is fitted where nothing is asked for."""
+    run = bed.write("run.yaml", MIXED)
+    measured = bed.hidden(run, "cost.memory_efficiency=0.72", "engine.request_overhead=8.25 ms")
+    told = bed.calibrate(run, measured)
+    assert [metric["metric"] for metric in told["metrics"] if metric["target"]] == MEANS
+    assert float(factor(told, "cost.memory_efficiency")["after"]) == pytest.approx(0.72, rel=0.01)
+    overhead = factor(told, "engine.request_overhead")
+    assert overhead["before"] == "0 ns"
+    assert picoseconds(overhead["after"]) == pytest.approx(8_250_000_000, rel=0.01)
+    assert all(abs(each["after_error"]) < 0.005 for each in told["metrics"])
+    reasons = {each["path"]: each["reason"] for each in told["factors"] if not each["identified"]}
+    assert reasons["cost.host_step"] == "the metrics do not change with it"
+    assert sorted(reasons) == ["cost.compute_efficiency", "cost.host_step", "cost.kernel_gap"]
 
 
 def test_times_to_first_token_are_no_target_where_nothing_stands_for_what_they_hold(bed: Bed) -> None:
     run = bed.write("run.yaml", MIXED)
     measured = bed.hidden(run, "cost.memory_efficiency=0.72")
-    told = bed.calibrate(run, measured)
+    told = bed.calibrate(run, measured, "--fit", "cost.memory_efficiency")
     targets = [metric["metric"] for metric in told["metrics"] if metric["target"]]
     assert targets == MEANS[1:]
     assert float(factor(told, "cost.memory_efficiency")["after"]) == pytest.approx(0.72, rel=0.01)
@@ -271,9 +287,9 @@ def test_every_value_that_a_fit_can_come_to_is_one_that_a_run_file_may_say() -> 
             0 < each.low < each.high and each.low == significant(each.low, 3) and each.high == significant(each.high, 3)
         )
         assert each.start == 0 or each.low <= each.start <= each.high
-        name = each.field.split(".")[1]
+        block, name = each.field.split(".")[:2]
         for value in (each.low, each.high):
             if name.endswith("_ppm"):
                 check_factors(RooflineFactors(**{name.removesuffix("_ppm"): value / 1_000_000}))
-            elif name.endswith("_ns"):
+            elif block == "cost" and name.endswith("_ns"):
                 check_factors(RooflineFactors(**{name: value}))

@@ -145,7 +145,7 @@ def told(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     ("options", "says"),
     [
         (["--fit", "cost.bass"], "--fit cost.bass: expected a factor that can be fitted; did you mean cost.base?"),
-        (["--fit", "nothing"], "--fit nothing: expected a factor that can be fitted: cost.base, cost.per_token"),
+        (["--fit", "nothing"], "--fit nothing: expected a factor that can be fitted: cost.base, engine."),
         (["--fit", "cost.memory_efficiency"], "expected a factor that this run file has, found none; it has cost.base"),
         (["--fit", "cost.base", "cost.base"], "--fit cost.base: expected once, found twice"),
         (

@@ -53,7 +53,7 @@ def test_json_is_the_result_and_the_same_as_the_file(
     assert not (tmp_path / "out.unfinished").exists()
     assert str(out) in printed.err
     result = json.loads(printed.out)
-    assert (result["schema"], result["revision"], result["replay"]) == ("isim/result", 2, "passed")
+    assert (result["schema"], result["revision"], result["replay"]) == ("isim/result", 3, "passed")
     assert result["counts"]["arrived"] == result["counts"]["completed"] == 40
     assert main(["schema", "result"]) == 0
     jsonschema.validate(result, json.loads(capsys.readouterr().out))
@@ -209,7 +209,7 @@ def test_every_line_of_a_log_follows_its_schema(
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{}", "[1]", '{"schema": "isim/result", "revision": 1}', '{"schema": "isim/result", "revision": 2}', "\xff"],
+    ["", "{}", "[1]", '{"schema": "isim/result", "revision": 1}', '{"schema": "isim/result", "revision": 3}', "\xff"],
 )
 def test_a_result_that_is_none_is_2(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / RESULT).write_text(text, encoding="latin-1")

@@ -97,11 +97,12 @@ def test_the_run_of_an_export_is_the_same_run(folder: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS | REACTING)
 def test_a_log_tells_the_workload_too(folder: Path, kind: str) -> None:
-    """It knows no sessions, classes and counts of clients; what happens is the same."""
-    rows, _ = run(folder, "first", (KINDS | REACTING)[kind], ", scheduling_policy: priority")
+    """It knows no sessions, classes and counts of clients; what happens is the same, from when each was sent on."""
+    more = ", scheduling_policy: priority, request_overhead: 7 ms"
+    rows, _ = run(folder, "first", (KINDS | REACTING)[kind], more)
     log = str(folder / "first" / "log.jsonl.zst")
     assert main(["export", log, "--out", str(folder / "export.jsonl")]) == 0
-    again_rows, _ = run(folder, "second", AGAIN, ", scheduling_policy: priority")
+    again_rows, _ = run(folder, "second", AGAIN, more)
     unknown = dict.fromkeys(("class", "session", "client_input_tokens"), "")
     assert again_rows == [row | unknown for row in rows]
 

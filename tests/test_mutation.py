@@ -19,6 +19,7 @@ NAMES = (
     "crowd, engine.version=0.33, engine.async_scheduling=true, engine.scheduling_policy=priority",
     "crowd, 3 engines, least_outstanding",
     "clients that give up",
+    "clients far away that give up",
     "campaign, multi-gpu-ring-8",
 )
 LONG = "campaign, multi-gpu, 110 tokens"

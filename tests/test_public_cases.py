@@ -111,13 +111,21 @@ def test_p06_a_full_pool_makes_no_more_records_than_there_is_to_tell(cases: Case
 
 
 def test_p08_an_idle_replica_gives_the_first_token_after_one_step(cases: Cases) -> None:
-    """A prompt of 512: the base and 512 tokens, and nothing else; no router and no second engine adds to it."""
+    """A prompt of 512: the overhead, the base and 512 tokens; no router and no second engine adds to it."""
     workload = generated(1, 512, 1, "1 /s")
     plain = cases.run(workload=workload)
     assert plain.result["latency"]["ttft_ns"]["max"] == 1_000_000 + 512 * 1_000
+    ahead = cases.run("engine.request_overhead=7.1 ms", workload=workload)
+    assert ahead.result["latency"]["ttft_ns"]["max"] == 7_100_000 + 1_000_000 + 512 * 1_000
     for policy in ("round_robin", "least_outstanding", "prefix_affinity"):
         routed = cases.run(workload=workload, more=f"replicas: 3\nrouter: {{ policy: {policy}, ties: seeded }}\n")
         assert routed.result["latency"]["ttft_ns"] == plain.result["latency"]["ttft_ns"]
+        behind = cases.run(
+            "engine.request_overhead=7.1 ms",
+            workload=workload,
+            more=f"replicas: 3\nrouter: {{ policy: {policy}, ties: seeded }}\n",
+        )
+        assert behind.result["latency"]["ttft_ns"] == ahead.result["latency"]["ttft_ns"]
 
 
 @pytest.mark.parametrize(
@@ -132,8 +140,9 @@ def test_p10_times_of_day_and_a_deadline_after_sending(unit: str, since_1970: in
     assert any("rebased" in each for each in ran.result["assumptions"])
     assert ran.rows[0]["arrival_ns"] == "0"
     # Where all of them do time out the exit code says so.
-    late = cases.run(workload=cases.file("r.jsonl", *rows), more="clients: { timeout: 1 us }\n")
-    assert late.code == 4 and late.conserves() and late.counts["aborted"] == 5
+    for sets in ((), ("engine.request_overhead=2 us",)):
+        late = cases.run(*sets, workload=cases.file("r.jsonl", *rows), more="clients: { timeout: 1 us }\n")
+        assert late.code == 4 and late.conserves() and late.counts["aborted"] == 5
 
 
 def test_p11_a_request_counts_from_when_it_was_sent(cases: Cases) -> None:

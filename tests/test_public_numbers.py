@@ -130,16 +130,41 @@ def test_p26_the_recorded_run(cases: Cases) -> None:
     assert too_large["tpot_ns"] > measured["tpot_ns"] + 0.10
 
 
-def test_p33_the_first_token_is_queue_and_prefill(cases: Cases) -> None:
-    """Nothing outside the engine is modelled, so there is no third part; the result says how good the numbers are."""
-    ran = cases.run(engine=f"max_num_seqs: 2, {NO_CACHE}", workload=generated(40, 500, 20, "100 /s"))
+@pytest.mark.parametrize("overhead_ms", [0, 7])
+def test_p33_the_first_token_is_overhead_queue_and_prefill(overhead_ms: int, cases: Cases) -> None:
+    """The three parts of each request add up, each has its row, and how sure they are is told beside them."""
+    ran = cases.run(
+        f"engine.request_overhead={overhead_ms} ms",
+        engine=f"max_num_seqs: 2, {NO_CACHE}",
+        workload=generated(40, 500, 20, "100 /s"),
+    )
     latency = ran.result["latency"]
+    parts = ("overhead_ns", "queue_ns", "prefill_ns")
     for row in ran.rows:
-        assert int(row["ttft_ns"]) == int(row["queue_ns"]) + int(row["first_token_ns"]) - int(row["start_ns"])
+        assert int(row["ttft_ns"]) == sum(int(row[part]) for part in parts)
+        assert int(row["ttft_ns"]) == int(row["first_token_ns"]) - int(row["arrival_ns"])
+        assert int(row["prefill_ns"]) == int(row["first_token_ns"]) - int(row["start_ns"])
+    assert {row["overhead_ns"] for row in ran.rows} == {str(overhead_ms * 10**6)}
+    assert latency["overhead_ns"] == {"count": 40} | dict.fromkeys(
+        ("mean", "p50", "p90", "p95", "p99", "max"), overhead_ms * 10**6
+    )
     assert latency["queue_ns"]["mean"] > 0
-    assert abs(latency["ttft_ns"]["mean"] - latency["queue_ns"]["mean"] - latency["prefill_ns"]["mean"]) <= 1
-    assert " prefill " in ran.report and " queue " in ran.report
-    assert ran.result["confidence"]["latency"] in ("heuristic", "calibrated", "bounded")
+    assert abs(latency["ttft_ns"]["mean"] - sum(latency[part]["mean"] for part in parts)) <= 1
+    table = ran.report.partition("Latency of")[2].partition("Throughput")[0]
+    named = [label for label in ("overhead", "queue", "prefill") if f" {label} " in table]
+    assert named == ["overhead", "queue", "prefill"][overhead_ms == 0 :]
+    # How sure: the class, what it rests on, and what step times 10 % off would change of each part that they change.
+    assert ran.result["confidence"]["latency"] == "heuristic"
+    assumed = [each for each in ran.result["assumptions"] if each.startswith("engine.request_overhead 7 ms")]
+    assert len(assumed) == (overhead_ms > 0) and all("heuristic" in each for each in assumed)
+    changes = {each["metric"]: each for each in ran.result["details"]["sensitivity"]["metrics"]}
+    for part in ("ttft_ns", "queue_ns", "prefill_ns"):
+        change = changes[f"latency.{part}.mean"]
+        assert change["value"] == latency[part]["mean"]
+        assert change["faster"] < change["value"] < change["slower"]
+    assert not [metric for metric in changes if "overhead" in metric], "steps that take longer leave it as it is"
+    shown = ran.report.partition("Sensitivity to step times")[2].partition("Load with")[0]
+    assert all(label in shown for label in ("TTFT mean", "queue mean", "prefill mean"))
 
 
 def test_p46_reasoning_is_output_and_the_first_visible_token_has_a_time_of_its_own(cases: Cases) -> None:

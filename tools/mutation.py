@@ -51,6 +51,11 @@ LONG_CAMPAIGN = ("multi-gpu", 110)
 """550 steps: more than one record of a plan tells."""
 EXECUTIONS = 2
 WITHIN_NS = 1000
+GIVING_UP: dict[str, tuple[str, ...]] = {
+    "clients that give up": (),
+    "clients far away that give up": ("engine.request_overhead=30 ms",),
+    "clients that give up on the way": ("engine.request_overhead=40 ms",),
+}
 MODES_TRIED = ((0, 0, 0), (1, 0, 1), (0, 1, 1), (1, 1, 0))
 """Crowds: each two modes of the scheduler meet in every combination."""
 
@@ -198,7 +203,7 @@ def served(name: str, file: Path, sets: Sequence[str]) -> Subject:
 
 
 def serving_logs(folder: Path, requests: int) -> Iterator[tuple[str, Callable[[], Subject]]]:
-    """Every scenario, cut; crowds; clients that give up."""
+    """Every scenario, cut; crowds; clients that give up, some of them before they are there."""
     for subject in scenarios():
         workload = load_scenario(subject.file, subject.sets).workload
         cut = f"workload.requests={requests}"
@@ -221,8 +226,8 @@ def serving_logs(folder: Path, requests: int) -> Iterator[tuple[str, Callable[[]
         name = f"crowd, 3 engines, {policy}"
         more = ("replicas=3", f"router={{policy: {policy}}}")
         yield name, partial(served, name, file, (read, *CROWD, *more))
-    name = "clients that give up"
-    yield name, partial(served, name, file, (read, *small, "clients.timeout=40 ms"))
+    for name, sets in GIVING_UP.items():
+        yield name, partial(served, name, file, (read, *small, "clients.timeout=40 ms", *sets))
 
 
 def campaign(target: str, tokens: int = 1) -> Subject:

@@ -59,6 +59,8 @@ class RequestColumns:
         self.ids: list[str] = []
         self.engine = array("q")
         self.arrival_ns = array("q")
+        self.sent_ns = self.arrival_ns
+        """When its client sent it: the same column, unless there is something on the way to the engine."""
         self.input_tokens = array("q")
         self.asked_tokens = array("q")
         self.start_ns = array("q")
@@ -206,6 +208,9 @@ class Collector:
     def finish(self) -> None:
         """All records were read: settle the columns, and the last tokens of requests that did not complete."""
         requests = self.requests
+        overhead_ns = self.header.request_overhead_ns
+        if overhead_ns:
+            requests.sent_ns = array("q", [time_ns - overhead_ns for time_ns in requests.arrival_ns])
         for steps in self.engines:
             steps.settle()
         status = requests.status

@@ -109,6 +109,8 @@ def _engine(scenario: Scenario) -> str:
         engine.scheduling_policy.value,
         *(f"{name} {'on' if on else 'off'}" for name, on in switches.items()),
     ]
+    if engine.request_overhead_ns:
+        parts.append(f"{decimal(engine.request_overhead_ns, 10**6)} ms overhead a request")
     return ", ".join(parts)
 
 

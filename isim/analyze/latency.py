@@ -1,4 +1,4 @@
-"""How long requests waited for what: six distributions over the measured requests.
+"""How long requests waited for what: seven distributions over the measured requests.
 
 A request is measured when it completed and did not arrive in the warm-up. The pool of gaps between tokens has
 n - 1 members for a request of n tokens, which may be millions; so it is not listed. All requests that got a token
@@ -34,20 +34,20 @@ def token_counts(requests: RequestColumns) -> list[int]:
 
 def request_times(requests: RequestColumns, request: int, tokens: int) -> tuple[int | None, int | None, int | None]:
     """TTFT, TPOT and E2E of one request that was given so many tokens; None where one is not defined."""
-    arrival_ns = requests.arrival_ns[request]
+    sent_ns = requests.sent_ns[request]
     first_ns = requests.first_ns[request] if tokens else None
     finish_ns = requests.finish_ns[request] if requests.status[request] == _COMPLETED else None
     tpot_ns = None
     if first_ns is not None and finish_ns is not None and tokens > 1:
         tpot_ns = rounded(finish_ns - first_ns, tokens - 1)
-    ttft_ns = None if first_ns is None else first_ns - arrival_ns
-    return ttft_ns, tpot_ns, None if finish_ns is None else finish_ns - arrival_ns
+    ttft_ns = None if first_ns is None else first_ns - sent_ns
+    return ttft_ns, tpot_ns, None if finish_ns is None else finish_ns - sent_ns
 
 
 def latency(
     collector: Collector, counts: Sequence[int], first_measured: int, statuses: Sequence[int] | None = None
 ) -> Latency:
-    """The six distributions; `counts` is of `token_counts`, requests below `first_measured` are warm-up.
+    """The seven distributions; `counts` is of `token_counts`, requests below `first_measured` are warm-up.
 
     `statuses` takes the place of the collected ones: who is not completed in it is not measured.
     """
@@ -61,8 +61,8 @@ def latency(
 
     queue = waits(requests.arrival_ns, requests.start_ns)
     prefill = waits(requests.start_ns, requests.first_ns)
-    ttft = waits(requests.arrival_ns, requests.first_ns)
-    e2e = waits(requests.arrival_ns, requests.finish_ns)
+    ttft = waits(requests.sent_ns, requests.first_ns)
+    e2e = waits(requests.sent_ns, requests.finish_ns)
     decode = waits(requests.first_ns, requests.finish_ns)
     gap_counts = [tokens - 1 for tokens in compress(islice(counts, first_measured, None), done)]
     tpot = [rounded(span_ns, gaps) for span_ns, gaps in zip(decode, gap_counts, strict=True) if gaps]
@@ -71,6 +71,7 @@ def latency(
         "ttft_ns": distribution(ttft),
         "tpot_ns": distribution(tpot),
         "e2e_ns": distribution(e2e),
+        "overhead_ns": _constant(collector.header.request_overhead_ns, len(ttft)),
         "queue_ns": distribution(queue),
         "prefill_ns": distribution(prefill),
     }
@@ -85,6 +86,11 @@ def distribution(values: list[int]) -> Distribution:
     """Mean and nearest-rank percentiles of the values; sorts them."""
     values.sort()
     return _distribution(len(values), sum(values), percentiles(values) if values else None)
+
+
+def _constant(value: int, count: int) -> Distribution:
+    """The same value, so many times."""
+    return _distribution(count, value * count, [value] * 5 if count else None)
 
 
 def _distribution(count: int, total: int, ranked: list[int] | None) -> Distribution:

@@ -88,7 +88,7 @@ def analyze(collector: Collector, facts: Facts) -> Analysis:
     header = collector.header
     requests = collector.requests
     counts = token_counts(requests)
-    cut = warm_up_cut(facts.warmup, requests.arrival_ns)
+    cut = warm_up_cut(facts.warmup, requests.arrival_ns, header.request_overhead_ns)
     first_ns, last_ns = (requests.arrival_ns[0], requests.arrival_ns[-1]) if len(requests) else (0, 0)
     end_ns = max((steps.last_end_ns for steps in collector.engines), default=0)
     end_ns = max(first_ns, end_ns)

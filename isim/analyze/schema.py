@@ -17,7 +17,7 @@ from isim.model.spec import Confidence
 from isim.record.records import RejectReason
 
 SCHEMA = "isim/result"
-REVISION = 2
+REVISION = 3
 
 
 class ReplayState(StrEnum):
@@ -77,12 +77,16 @@ class Confidences(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class WarmUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Requests that arrive in the warm-up are left out of every latency and of the load, not of the counts."""
+    """Requests that are sent in the warm-up are left out of every latency and of the load, not of the counts."""
 
     rule: Annotated[str, Meta(description="As asked for: `none`, a duration, a number or a share of the requests.")]
     requests_left_out: int
     end_ns: Annotated[
-        int, Meta(description="The duration asked for, or the arrival of the first request that is not warm-up.")
+        int,
+        Meta(
+            description="The duration asked for and the overhead of requests, or the arrival of the first request that "
+            "is not warm-up."
+        ),
     ]
 
 
@@ -131,10 +135,10 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Over the measured requests."""
+    """Over the measured requests. A client's times count from when it sent the request."""
 
     ttft_ns: Annotated[
-        Distribution, Meta(description="Time to first token: arrival to the end of the step it is from.")
+        Distribution, Meta(description="Time to first token: from sending to the end of the step it is from.")
     ]
     tpot_ns: Annotated[
         Distribution,
@@ -150,15 +154,18 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             "request of n tokens, all requests pooled. The wait for the first token is not among them."
         ),
     ]
-    e2e_ns: Annotated[Distribution, Meta(description="Arrival to the end of the step that gave the last token.")]
-    queue_ns: Annotated[Distribution, Meta(description="Arrival to the start of the first step that schedules it.")]
-    prefill_ns: Annotated[
+    e2e_ns: Annotated[Distribution, Meta(description="From sending to the end of the step that gave the last token.")]
+    overhead_ns: Annotated[
         Distribution,
         Meta(
-            description="From there to the first token, preemptions included. TTFT is queue + prefill: nothing outside "
-            "the engine is modelled."
+            description="From sending to arrival: `engine.request_overhead` of the run file, the same for every "
+            "request. TTFT is overhead + queue + prefill."
         ),
     ]
+    queue_ns: Annotated[
+        Distribution, Meta(description="Arrival at the engine to the start of the first step that schedules it.")
+    ]
+    prefill_ns: Annotated[Distribution, Meta(description="From there to the first token, preemptions included.")]
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -323,7 +330,8 @@ class RequestClass(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The numbers of one run. Equal scenario, seed and version give equal bytes.
 
-    Token times are ends of steps. Every token is delivered at the end of the step that computed it.
+    Token times are ends of steps. Every token is delivered at the end of the step that computed it. An arrival is that
+    at the engine, `overhead_ns` after the client sent the request.
     """
 
     schema: str
@@ -351,7 +359,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     first_visible_ns: Annotated[
         Distribution | None,
         Meta(
-            description="Arrival to the first token after the reasoning ones, of measured requests that have one; null "
+            description="Sending to the first token after the reasoning ones, of measured requests that have one; null "
             "where no request says how much of its output is reasoning."
         ),
     ] = None

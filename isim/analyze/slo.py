@@ -86,13 +86,13 @@ def _targets(slo: Slo, latency: Latency) -> list[SloTarget]:
 
 
 def _keeps_ttft(collector: Collector, measured: Measured, limit_ns: int) -> Keeps:
-    first_ns, arrival_ns = collector.requests.first_ns, collector.requests.arrival_ns
-    return lambda request: first_ns[request] - arrival_ns[request] <= limit_ns
+    first_ns, sent_ns = collector.requests.first_ns, collector.requests.sent_ns
+    return lambda request: first_ns[request] - sent_ns[request] <= limit_ns
 
 
 def _keeps_e2e(collector: Collector, measured: Measured, limit_ns: int) -> Keeps:
-    finish_ns, arrival_ns = collector.requests.finish_ns, collector.requests.arrival_ns
-    return lambda request: finish_ns[request] - arrival_ns[request] <= limit_ns
+    finish_ns, sent_ns = collector.requests.finish_ns, collector.requests.sent_ns
+    return lambda request: finish_ns[request] - sent_ns[request] <= limit_ns
 
 
 def _keeps_tpot(collector: Collector, measured: Measured, limit_ns: int) -> Keeps:

@@ -1,12 +1,13 @@
 """`requests.csv`: one row for each request that arrived, in order of arrival.
 
 Columns: `request` (index), `id`, `status` (completed, rejected, unfinished, aborted), `reason` of a rejection,
-`measured` (1 when the latencies of the result include it), `arrival_ns`, `start_ns` (start of the first step that
-schedules it), `first_token_ns`, `finish_ns`, `queue_ns`, `ttft_ns`, `tpot_ns`, `e2e_ns`, `input_tokens`,
-`asked_tokens` (output tokens asked for), `output_tokens` (delivered), `hit_tokens` (found in the prefix cache at its
-first admission), `preemptions`, `class`, `session`, `client_input_tokens` (the client's count, where `input_tokens` is
-the server's), `reasoning_tokens` (of the output, before the visible ones), `first_visible_ns` (when the first token
-after them came). What is not defined is empty.
+`measured` (1 when the latencies of the result include it), `arrival_ns` (when its client sent it), `start_ns` (start of
+the first step that schedules it), `first_token_ns`, `finish_ns`, `overhead_ns` (from there to the engine), `queue_ns`,
+`prefill_ns`, `ttft_ns` (the sum of these three), `tpot_ns`, `e2e_ns`, `input_tokens`, `asked_tokens` (output tokens
+asked for), `output_tokens` (delivered), `hit_tokens` (found in the prefix cache at its first admission), `preemptions`,
+`class`, `session`, `client_input_tokens` (the client's count, where `input_tokens` is the server's),
+`reasoning_tokens` (of the output, before the visible ones), `first_visible_ns` (when the first token after them came).
+What is not defined is empty.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ COLUMNS = (
     "start_ns",
     "first_token_ns",
     "finish_ns",
+    "overhead_ns",
     "queue_ns",
+    "prefill_ns",
     "ttft_ns",
     "tpot_ns",
     "e2e_ns",
@@ -62,10 +65,11 @@ def write_requests(analysis: Analysis, stream: IO[str]) -> None:
 def _rows(analysis: Analysis) -> Iterator[tuple[Cell, ...]]:
     requests = analysis.collector.requests
     labels = analysis.labels
+    overhead_ns = analysis.collector.header.request_overhead_ns
     for request, name in enumerate(requests.ids):
         status = requests.status[request]
         completed = status == Status.COMPLETED
-        arrival_ns = requests.arrival_ns[request]
+        sent_ns = requests.sent_ns[request]
         tokens = analysis.output_tokens[request]
         start_ns = requests.start_ns[request]
         start = None if start_ns == NEVER else start_ns
@@ -78,11 +82,13 @@ def _rows(analysis: Analysis) -> Iterator[tuple[Cell, ...]]:
             _STATUS[status],
             requests.reasons.get(request),
             int(completed and request >= analysis.first_measured),
-            arrival_ns,
+            sent_ns,
             start,
             first,
             finish,
-            None if start is None else start - arrival_ns,
+            overhead_ns,
+            None if start is None else start - sent_ns - overhead_ns,
+            None if first is None or start is None else first - start,
             ttft,
             tpot,
             e2e,

@@ -33,10 +33,10 @@ def _engines(collector: Collector, requests: Mapping[int, int]) -> list[int]:
 
 
 def visible_distribution(collector: Collector, visible_ns: Mapping[int, int], first_measured: int) -> Distribution:
-    """Arrival to the first visible token, over the measured requests that have one."""
+    """From sending to the first visible token, over the measured requests that have one."""
     requests = collector.requests
     waits = [
-        time_ns - requests.arrival_ns[who]
+        time_ns - requests.sent_ns[who]
         for who, time_ns in visible_ns.items()
         if who >= first_measured and requests.status[who] == Status.COMPLETED
     ]

@@ -30,15 +30,16 @@ class WarmUpCut(msgspec.Struct, frozen=True, kw_only=True):
     end_ns: int
 
 
-def warm_up_cut(warmup: Warmup | None, arrival_ns: Sequence[int]) -> WarmUpCut:
+def warm_up_cut(warmup: Warmup | None, arrival_ns: Sequence[int], overhead_ns: int = 0) -> WarmUpCut:
     """Which requests are warm-up. Arrivals are in order, so the warm-up is always the first few of them.
 
-    With a duration it ends after that time; otherwise when the first measured request arrives, or at the last
-    arrival when none is left.
+    With a duration it is those sent before that time, and ends when one sent then would arrive; otherwise it ends when
+    the first measured request arrives, or at the last arrival when none is left.
     """
     arrived = len(arrival_ns)
     if isinstance(warmup, WarmupDuration):
-        return WarmUpCut(first_measured=bisect_left(arrival_ns, warmup.duration_ns), end_ns=warmup.duration_ns)
+        end_ns = warmup.duration_ns + overhead_ns
+        return WarmUpCut(first_measured=bisect_left(arrival_ns, end_ns), end_ns=end_ns)
     if warmup is None:
         first = 0
     elif isinstance(warmup, WarmupRequests):

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from isim.record.errors import IsimError
 from isim.scenario.types import Linear, Roofline, Scenario
@@ -27,13 +28,14 @@ class FactorError(IsimError):
 class Factor(msgspec.Struct, frozen=True, kw_only=True):
     """`field` is where a scenario holds the number; `unit` None is a share in parts per million.
 
-    `cost` is the kind of cost model that has it. Bounds and start are in the field's own unit. `outside` says that it
-    stands for time outside the engine, which clients see in a time to first token and no step has.
+    `cost` is the kind of cost model that has it, None where any does. Bounds and start are in the field's own unit.
+    `outside` says that it stands for time outside the engine, which clients see in a time to first token and no step
+    has.
     """
 
     path: str
     field: str
-    cost: type[Roofline] | type[Linear]
+    cost: type[Roofline] | type[Linear] | None
     unit: Dimension | None
     low: int
     high: int
@@ -42,11 +44,13 @@ class Factor(msgspec.Struct, frozen=True, kw_only=True):
 
     def of(self, scenario: Scenario) -> int | None:
         """Its value; None where this scenario has none."""
-        found: object = scenario
-        if not isinstance(scenario.cost, self.cost):
+        if self.cost is not None and not isinstance(scenario.cost, self.cost):
             return None
+        found: object = scenario
         for name in self.field.split("."):
             found = getattr(found, name)
+        if found is UNSET:
+            return 0
         assert found is None or isinstance(found, int)
         return found
 
@@ -87,16 +91,18 @@ _US = 1_000
 FACTORS = (
     Factor(path="cost.memory_efficiency", field="cost.memory_efficiency_ppm", cost=Roofline, unit=None,
            low=300_000, high=1_000_000),
-    Factor(path="cost.kernel_gap", field="cost.kernel_gap_ns", cost=Roofline, unit=Dimension.DURATION,
-           low=100, high=30 * _US, start=1_500),
+    Factor(path="cost.base", field="cost.coefficients.base_ps", cost=Linear, unit=Dimension.PRICE,
+           low=_US * _US, high=10_000 * _MS * _US, start=5 * _MS * _US),
+    Factor(path="engine.request_overhead", field="engine.request_overhead_ns", cost=None, unit=Dimension.DURATION,
+           low=100 * _US, high=100 * _MS, start=5 * _MS, outside=True),
     Factor(path="cost.compute_efficiency", field="cost.compute_efficiency_ppm", cost=Roofline, unit=None,
            low=200_000, high=1_000_000),
     Factor(path="cost.host_step", field="cost.host_step_ns", cost=Roofline, unit=Dimension.DURATION,
            low=100 * _US, high=100 * _MS, start=1_500 * _US),
+    Factor(path="cost.kernel_gap", field="cost.kernel_gap_ns", cost=Roofline, unit=Dimension.DURATION,
+           low=100, high=30 * _US, start=1_500),
     Factor(path="cost.allreduce_latency", field="cost.allreduce_latency_ns", cost=Roofline, unit=Dimension.DURATION,
            low=1 * _US, high=300 * _US, start=8 * _US),
-    Factor(path="cost.base", field="cost.coefficients.base_ps", cost=Linear, unit=Dimension.PRICE,
-           low=_US * _US, high=10_000 * _MS * _US, start=5 * _MS * _US),
     Factor(path="cost.per_token", field="cost.coefficients.per_token_ps", cost=Linear, unit=Dimension.PRICE,
            low=10 * _US, high=100 * _MS * _US, start=20 * _US * _US),
     Factor(path="cost.per_request", field="cost.coefficients.per_request_ps", cost=Linear, unit=Dimension.PRICE,
@@ -104,7 +110,11 @@ FACTORS = (
     Factor(path="cost.per_context_token", field="cost.coefficients.per_context_token_ps", cost=Linear,
            unit=Dimension.PRICE, low=1_000, high=_MS * _US, start=50 * _US),
 )  # fmt: skip
-"""In the order in which a fit that is not told what to fit looks for one that the metrics identify."""
+"""In the order in which a fit looks for those that the metrics tell.
+
+What a request spends outside the engine comes before the compute rate: where one time to first token could be either,
+too much overhead makes other prompts somewhat wrong, too low a rate takes throughput away that is there.
+"""
 
 _BY_PATH = {factor.path: factor for factor in FACTORS}
 

@@ -131,8 +131,8 @@ def _source(
     text = (
         f"isim calibrate {__version__}: {', '.join(settings)} fitted with {run} to {measured}; errors after and before:"
     )
-    targets = [metric for metric in metrics if metric.target]
-    for number, metric in enumerate([*targets, *(metric for metric in metrics if not metric.target)]):
+    told = [metric for metric in metrics if metric.target or metric.metric.endswith(".mean")]
+    for number, metric in enumerate(sorted(told, key=lambda metric: not metric.target)):
         how = "" if metric.target else " (not fitted to)"
         errors = f"{_percent(metric.after_error)} ({_percent(metric.before_error)})"
         more = f"{',' if number else ''} {metric.metric} {errors}{how}"

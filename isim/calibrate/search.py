@@ -120,22 +120,21 @@ class Search:
         return new < old
 
     def _identified(self, names: Sequence[str], paths: list[str]) -> tuple[list[str], dict[str, str]]:
-        """The factors that the metrics tell from one another, best told ones first; and why not the others."""
+        """The factors that the metrics tell from one another, the first ones first; and why not the others."""
         start = [self._start(path) for path in paths]
         near, far = (self._slopes(names, paths, start, times * STEPS[0]) for times in (1, 2))
         effects = {path: effect(*pair) for path, *pair in zip(paths, near, far, strict=True)}
-        kept, left, open_ = list[str](), dict[str, str](), list(paths)
-        while open_:
-            best = max(open_, key=lambda path: own_part(effects, kept, path))
-            columns = [effects[each].slopes for each in (*kept, best)]
+        kept, left = list[str](), dict[str, str]()
+        for path in paths:
+            columns = [effects[each].slopes for each in (*kept, path)]
             if len(kept) == len(names):
-                left |= dict.fromkeys(open_, "there are no more metrics than factors that they tell better")
-                break
-            if max(leverages(columns)) > MOST_LEVERAGE or own_part(effects, kept, best) < DOUBTS * effects[best].doubt:
-                left |= {path: why_not(effects, kept, path) for path in open_}
-                break
-            kept.append(best)
-            open_.remove(best)
+                left[path] = "there are no more metrics than factors before it"
+            elif (
+                max(leverages(columns)) > MOST_LEVERAGE or own_part(effects, kept, path) < DOUBTS * effects[path].doubt
+            ):
+                left[path] = why_not(effects, kept, path)
+            else:
+                kept.append(path)
         return kept, left
 
     def _start(self, path: str) -> int:

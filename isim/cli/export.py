@@ -10,7 +10,7 @@ from pathlib import Path
 
 from isim.cli.folder import new_file
 from isim.cli.output import say
-from isim.record.records import Arrive
+from isim.record.records import Arrive, Header
 from isim.scenario.load import load_scenario
 from isim.scenario.types import RequestFormat
 from isim.workload.open import open_workload
@@ -36,16 +36,19 @@ def _of_run_file(file: str, sets: Sequence[str]) -> Iterator[Request]:
 
 
 def _of_log(file: str) -> Iterator[Request]:
-    """What a log says of who came; it knows no sessions and no classes."""
+    """What a log says of who was sent when; it knows no sessions and no classes."""
     from isim.record.codec import read_log
 
+    overhead_ns = 0
     for records in read_log(file):
         for record in records:
-            if isinstance(record, Arrive):
+            if isinstance(record, Header):
+                overhead_ns = record.request_overhead_ns
+            elif isinstance(record, Arrive):
                 yield Request(
                     record.request,
                     record.id,
-                    record.time_ns,
+                    record.time_ns - overhead_ns,
                     record.prompt_tokens,
                     record.output_tokens,
                     record.priority,

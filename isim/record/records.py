@@ -175,10 +175,14 @@ class Header(Head, kw_only=True, tag="header"):
     """None when there is nothing to choose: one engine."""
     linear_cost: LinearCoefficients | None = None
     """Given when step durations follow from the log itself; None when the cost model needs more than the log has."""
+    request_overhead_ns: Whole = 0
+    """How long before it arrived every request was sent by its client."""
 
 
 class Arrive(Record, kw_only=True, tag="arrive"):
     """A request reached an engine. `output_tokens` is what was asked for, before the engine's own limits.
+
+    Its client sent it `request_overhead_ns` (of the header) before `time_ns`.
 
     `prompt` lists runs (group, start, count): two tokens are equal exactly when group and offset are. None means
     that no other request shares any of it. `quotable` says that later prompts may quote this request's output as

@@ -61,7 +61,7 @@ class Replay:
         self._records = 0
         self._time_ns = 0
         self._previous_ns = 0
-        self._order = (-1, 0)
+        self._order = (-1, 0, 0)
         self._engines: list[Engine] = []
         self._live: dict[int, Member] = {}
         self._ids: dict[str, bool] = {}
@@ -69,6 +69,7 @@ class Replay:
         self._limits: EngineLimits | None = None
         self._terms: list[Terms] = []
         self._max_events = 0
+        self._overhead_ns = 0
         self._steps = 0
         self._rejected = 0
         self._aborted = 0
@@ -118,14 +119,15 @@ class Replay:
             raise Mismatch(Rule.ENVELOPE, "nothing after the end", f"a record {type(record).__name__}")
         self._previous_ns = self._time_ns
         engine = 0 if isinstance(record, Header | End) else record.engine
-        order = (record.RANK, engine if isinstance(record, Turn | Stretch) else 0)
+        cancelled = record.request if isinstance(record, Abort) else 0
+        order = (record.RANK, engine if record.RANK >= Abort.RANK else 0, cancelled)
         if record.time_ns != self._time_ns:
             if record.time_ns < self._time_ns:
                 raise Mismatch(Rule.ENVELOPE, f"a time from {self._time_ns} ns", f"{record.time_ns} ns")
             self._close_arrivals()
             self._time_ns = record.time_ns
         elif order < self._order:
-            raise Mismatch(Rule.ENVELOPE, f"(rank, engine) from {self._order}", order)
+            raise Mismatch(Rule.ENVELOPE, f"(rank, engine, request) from {self._order}", order)
         if self._refused and record.RANK > Reject.RANK:
             self._close_arrivals()
         self._order = order
@@ -152,6 +154,7 @@ class Replay:
         self._limits = header.engine
         self._terms = terms(header.engine)
         self._max_events = header.max_events
+        self._overhead_ns = header.request_overhead_ns
         self._engines = [Engine(number, header, self._live) for number in range(header.engines)]
         self._routes = Routes(header)
 
@@ -162,6 +165,12 @@ class Replay:
         engine = self._engines[record.engine]
         if index != len(self._ids):
             raise Mismatch(Rule.ARRIVAL, f"request {len(self._ids)}", f"request {index}")
+        if record.time_ns < self._overhead_ns:
+            raise Mismatch(
+                Rule.ARRIVAL,
+                f"an arrival from {self._overhead_ns} ns on, sent as long before",
+                f"one at {record.time_ns} ns",
+            )
         check_request(record, self._ids)
         if len(self._engines) > 1 and record.engine != (due := self._routes.expected(record)):
             raise Mismatch(Rule.ROUTING, f"request {index} sent to engine {due}", f"to engine {record.engine}")

@@ -44,7 +44,8 @@ class Rule(StrEnum):
 RULES: dict[StrEnum, str] = {
     Rule.ENVELOPE: "numbers without gaps, times that never go back, one instant in order, a header first, an end last",
     Rule.HEADER: "a known schema and revision, and limits an engine can run with",
-    Rule.ARRIVAL: "requests arrive in index order with a new id, at least one token each way and a prompt that adds up",
+    Rule.ARRIVAL: "requests arrive in index order, sent at t = 0 or later, with a new id, at least one token each way "
+    "and a prompt that adds up",
     Rule.ROUTING: "every request goes to the engine that the router's rule picks, ties included",
     Rule.REJECTION: "exactly the requests that can never run are rejected, at their arrival, for the right reason",
     Rule.LIFECYCLE: "only a request that is there can leave, and it leaves once",
@@ -81,6 +82,10 @@ FREE_FIELDS: dict[tuple[str, str], str] = {
     ("header", "router"): "a rule that never had a choice to make leaves no trace; every choice made is checked",
     ("header", "engine"): "limits that never bound in this run leave no trace; those that did are followed exactly",
     ("header", "linear_cost"): "without it durations are given, not derived",
+    (
+        "header",
+        "request_overhead_ns",
+    ): "says when what arrived was sent; nothing more follows than that it was not before t = 0",
     ("arrive", "time_ns"): "an input; between the same two decisions of a busy engine nothing follows from it",
     ("abort", "time_ns"): "an input; within the same step nothing follows from it",
     ("arrive", "id"): "a name; it must be new, breaks priority ties and may be quoted by later prompts",

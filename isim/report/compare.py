@@ -23,7 +23,7 @@ _MARKS = {
     Verdict.UNKNOWN: "-",
 }
 _LEGEND = (
-    "= tie, within 2 % (TTFT and queue 5 %); ? no more than step times 10 % off would move one of the two; "
+    "= tie, within 2 % (TTFT and its parts 5 %); ? no more than step times 10 % off would move one of the two; "
     "* beyond both; - not defined"
 )
 _LABEL_WIDTH = 22

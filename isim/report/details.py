@@ -16,6 +16,8 @@ _BAR_WIDTH = 20
 _SHOWN = (
     "latency.ttft_ns.mean",
     "latency.ttft_ns.p99",
+    "latency.queue_ns.mean",
+    "latency.prefill_ns.mean",
     "latency.tpot_ns.mean",
     "latency.itl_ns.p99",
     "latency.e2e_ns.mean",

@@ -38,6 +38,7 @@ _LATENCIES = (
     ("TPOT", "tpot_ns"),
     ("ITL", "itl_ns"),
     ("E2E", "e2e_ns"),
+    ("overhead", "overhead_ns"),
     ("queue", "queue_ns"),
     ("prefill", "prefill_ns"),
 )
@@ -163,6 +164,8 @@ def _latency(result: Result, unicode: bool) -> list[RenderableType]:
     rows: list[tuple[str, str, Distribution]] = [
         (label, name, getattr(result.latency, name)) for label, name in _LATENCIES
     ]
+    if not result.latency.overhead_ns.max:
+        rows = [row for row in rows if row[1] != "overhead_ns"]
     if result.first_visible_ns is not None:
         rows.insert(1, ("visible", "first_visible_ns", result.first_visible_ns))
     marks = False

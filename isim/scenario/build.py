@@ -184,6 +184,7 @@ def _engine(reading: Reading, values: Values, gpu: GpuSpec | None, model: Model 
     found["gpu_memory_utilization_ppm"] = found.pop("gpu_memory_utilization")
     found["enable_expert_parallel"] = found["enable_expert_parallel"] or UNSET
     found["reserved_memory"] = _reserved(found["reserved_memory"])
+    found["request_overhead_ns"] = found.pop("request_overhead") or UNSET
     return Engine(**found)
 
 

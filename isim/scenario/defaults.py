@@ -12,7 +12,7 @@ from isim.model.spec import ModelSpec, precision_of
 from isim.record.records import EngineVersion
 from isim.scenario.presets.gpus import GpuSpec
 from isim.scenario.types import Engine, Scenario
-from isim.scenario.units import write_share
+from isim.scenario.units import Dimension, write_quantity, write_share
 
 _GIB = 1 << 30
 DEFAULT_UTILIZATION_PPM = 920_000
@@ -67,6 +67,12 @@ def scenario_assumptions(scenario: Scenario) -> tuple[str, ...]:
     auto = precision_of(model.spec, weights=model.weight_dtype, activations=model.activation_dtype).kv_cache
     if engine.kv_cache_dtype is auto:
         found.append(f"engine.kv_cache_dtype {auto}: what auto means for this model")
+    if engine.request_overhead_ns:
+        found.append(
+            f"engine.request_overhead {write_quantity(engine.request_overhead_ns, Dimension.DURATION)}: time of every "
+            "request outside the engine (API server, tokenisation, HTTP), the same for all and whatever the load, put "
+            "before the queue; nothing vouches for it (heuristic)"
+        )
     return tuple(found)
 
 

@@ -152,6 +152,7 @@ def _engine(engine: Engine) -> Tree:
     if reserved := tree.pop("reserved_memory", None):
         sizes = {key.removesuffix("_bytes"): write_quantity(size, Dimension.BYTES) for key, size in reserved.items()}
         tree["reserved_memory"] = sizes
+    tree["request_overhead"] = write_quantity(tree.pop("request_overhead_ns", 0), Dimension.DURATION)
     return tree
 
 

@@ -161,6 +161,12 @@ ENGINE = Block(
         "reserved_memory": Field(RESERVED, "What the engine measured that no KV block gets.", rule="isim's estimates"),
         "max_model_len": Field(whole(2, TOKENS_MAX), "Most tokens of prompt and output.", rule="the model's limit"),
         "scheduling_policy": Field(POLICY, "Order of the waiting requests.", default=SchedulingPolicy.FCFS),
+        "request_overhead": Field(
+            DURATION,
+            "Time of each request outside the engine (API server, tokenisation, HTTP), all of it before it queues.",
+            default=0,
+            rule="0 s",
+        ),
     },
     "The engine, in vLLM's names.",
 )

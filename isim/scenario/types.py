@@ -52,6 +52,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
 
     `num_gpu_blocks_override` counts the null block, as vLLM's does; None: the pool is derived from the memory.
     `long_prefill_token_threshold` 0 is off. `enable_expert_parallel` is True or left out, `reserved_memory` too.
+    `request_overhead_ns` is what lies between a client's sending and the queue; above 0 or left out.
     """
 
     version: EngineVersion
@@ -71,6 +72,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     scheduling_policy: SchedulingPolicy
     enable_expert_parallel: bool | UnsetType = UNSET
     reserved_memory: ReservedMemory | UnsetType = UNSET
+    request_overhead_ns: int | UnsetType = UNSET
 
 
 class Constant(msgspec.Struct, frozen=True, kw_only=True, tag="constant"):

@@ -2,7 +2,8 @@
 
 A client gives up at a set time after its request was sent. The engine takes the cancellation in where it takes in
 arrivals: at its next moment of decision, after the output that has come by then; a request that this output finishes
-is not cancelled any more.
+is not cancelled any more. Between client and engine nobody looks who is still there: a request whose client gave up
+before it arrived still arrives, and its engine lets go of it where it takes it in.
 """
 
 from __future__ import annotations
@@ -20,20 +21,26 @@ from isim.serve.message import Cancel
 
 
 class Clients:
-    """One actor for all of them: patience is the same for all, so they give up in the order in which they sent."""
+    """One actor for all of them: patience is the same for all, so they give up in the order in which they sent.
 
-    def __init__(self, kernel: Kernel, engines: Sequence[Engine], census: Census, timeout_ns: int) -> None:
+    `patience_ns` is what is left of it when a request arrives; 0 or less: its client has given up by then.
+    """
+
+    def __init__(self, kernel: Kernel, engines: Sequence[Engine], census: Census, patience_ns: int) -> None:
         self._kernel = kernel
         self._engines = engines
         self._census = census
-        self._timeout_ns = timeout_ns
+        self._patience_ns = patience_ns
         self._patient: deque[tuple[int, int, int]] = deque()
         """(when it gives up, request, engine)"""
         self._alarm = kernel.spawn("clients", Rank.RELEASE, self._body).alarm
 
     def sent(self, request: int, engine: int) -> None:
         """A request went to an engine now."""
-        gives_up_ns = min(self._kernel.now_ns + self._timeout_ns, SAFE_MAX_NS)
+        if self._patience_ns <= 0:
+            self._engines[engine].mailbox.put((1, request), Cancel(request))
+            return
+        gives_up_ns = min(self._kernel.now_ns + self._patience_ns, SAFE_MAX_NS)
         self._patient.append((gives_up_ns, request, engine))
         if len(self._patient) == 1:
             self._wait(gives_up_ns)

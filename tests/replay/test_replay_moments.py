@@ -66,7 +66,7 @@ def given_up() -> list[AnyRecord]:
             second,
             Abort(time_ns=5, request=1, engine=1),
             *(arrive(6, it, 3, 5, engine=homes[it]) for it in (4, 5)),
-            *(Abort(time_ns=7, request=it, engine=homes[it]) for it in (0, 2, 3, 4, 5)),
+            *(Abort(time_ns=7, request=it, engine=homes[it]) for it in (0, 2, 5, 3, 4)),
             end(90, 2, completed=0, aborted=6),
         ]
     )

@@ -75,6 +75,7 @@ BROKEN: list[tuple[Rule, int, list[AnyRecord]]] = [
     (Rule.HEADER, 0, changed(synchronous(), 0, revision=2)),
     (Rule.HEADER, 0, changed(synchronous(), 0, schema="isim/other")),
     (Rule.HEADER, 0, changed(synchronous(), 0, engines=0)),
+    (Rule.ARRIVAL, 1, changed(synchronous(), 0, request_overhead_ns=1)),
     (Rule.ARRIVAL, 3, changed(synchronous(), 3, id="r0")),
     (Rule.ARRIVAL, 3, changed(synchronous(), 3, request=2)),
     (Rule.ARRIVAL, 3, numbered([*synchronous()[:3], synchronous()[4], synchronous()[3], *synchronous()[5:]])),

@@ -23,6 +23,7 @@ from replay_examples import (
     turn,
     violation,
 )
+from test_replay_moments import two_engines
 from test_replay_rules import BROKEN
 
 from isim.record.records import Abort, AnyRecord, Reject, RejectReason
@@ -35,11 +36,12 @@ WORDS: list[tuple[str, str]] = [
     ("a header first and nowhere else", "a record Header"),  # envelope
     ("a time from 3 ns", "2 ns"),  # envelope
     ("nothing after the end", "a record End"),  # envelope
-    ("(rank, engine) from (5, 0)", "(2, 0)"),  # envelope
+    ("(rank, engine, request) from (5, 0, 0)", "(2, 0, 0)"),  # envelope
     ("one of 1 engines", "engine 1"),  # envelope
     ("isim/log revision 1", "isim/log revision 2"),  # header
     ("isim/log revision 1", "isim/other revision 1"),  # header
     ("engines from 1", "0"),  # header
+    ("an arrival from 1 ns on, sent as long before", "one at 0 ns"),  # arrival
     ("an id of its own", "id 'r0'"),  # arrival
     ("request 1", "request 2"),  # arrival
     ("request 1", "request 2"),  # arrival
@@ -110,6 +112,20 @@ WORDS: list[tuple[str, str]] = [
 ]
 
 
+def cancelled(*requests: int, engine: int = 0) -> list[AnyRecord]:
+    """Two requests of 3 tokens that are cancelled at 5 ns, during their first step, in this order.
+
+    Request 1 is on this engine, which cancels after engine 0 does.
+    """
+    both = turn(0, (2, 0, 6), admitted=((0, 0, 3), (1, 0, 3)), decided=(0, 10, 2, 6, 2, 0))
+    told = [header(), arrive(0, 0, 3, 9), arrive(0, 1, 3, 9), both]
+    if engine:
+        alone = [turn(0, (1, 0, 7), admitted=((it, 0, 3),), decided=(0, 10, 1, 3, 1, 0), engine=it) for it in (0, 1)]
+        told = [two_engines(), arrive(0, 0, 3, 9), arrive(0, 1, 3, 9, engine=1), *alone]
+    aborts = [Abort(time_ns=5, request=it, engine=engine if it else 0) for it in requests]
+    return numbered([*told, *aborts, end(10, 1 + engine, completed=0, aborted=2)])
+
+
 def before_end(records: list[AnyRecord], places: int, *told: AnyRecord) -> list[AnyRecord]:
     """So many records of a log, and then others."""
     return numbered([*records[:places], *told])
@@ -154,7 +170,15 @@ MORE: list[tuple[Rule, int, list[AnyRecord], str, str]] = [
     (Rule.HEADER, 0, changed(synchronous(), 0, time_ns=1), "a header at 0 ns", "1 ns"),
     (Rule.ENVELOPE, 3, changed(routed(), 3, engine=2), "one of 2 engines", "engine 2"),
     (Rule.ENVELOPE, 3, changed(routed(), 3, engine=-1), "one of 2 engines", "engine -1"),
-    (Rule.ENVELOPE, 4, numbered([*routed()[:3], *routed()[4:2:-1]]), "(rank, engine) from (5, 1)", "(5, 0)"),
+    (
+        Rule.ENVELOPE,
+        4,
+        numbered([*routed()[:3], *routed()[4:2:-1]]),
+        "(rank, engine, request) from (5, 1, 0)",
+        "(5, 0, 0)",
+    ),
+    (Rule.ENVELOPE, 5, cancelled(1, 0), "(rank, engine, request) from (4, 0, 1)", "(4, 0, 0)"),
+    (Rule.ENVELOPE, 6, cancelled(1, 0, engine=1), "(rank, engine, request) from (4, 1, 1)", "(4, 0, 0)"),
     (Rule.REJECTION, 6, before_end(synchronous(), 6, LATE), "no rejection", "request 0 of engine 0: prompt_too_long"),
     (
         Rule.REJECTION,
@@ -280,6 +304,8 @@ def test_and_so_are_these(rule: Rule, sequence: int, records: list[AnyRecord], e
 
 LEGAL: dict[str, list[AnyRecord]] = {
     "dropped": dropped(end(10, 1, completed=0, aborted=1)),
+    "both dropped": cancelled(0, 1),
+    "both dropped, on an engine each": cancelled(0, 1, engine=1),
     "dropped in the last nanosecond": dropped(end(10, 1, completed=0, aborted=1), at_ns=9),
 }
 
