@@ -23,8 +23,9 @@ Residuals = Callable[[Sequence[float]], Vector]
 STEPS = (0.1, 0.02)
 LONGEST_STEP = 0.7
 CLOSE = 0.0005
+EXACT = 0.0005
 MOST_ROUNDS = 12
-HALVINGS = 3
+HALVINGS = 2
 
 
 class Box(msgspec.Struct, frozen=True):
@@ -63,26 +64,32 @@ def fit(residuals: Residuals, start: Sequence[float], box: Box) -> Vector:
     point = box.clamp(start)
     at = residuals(point)
     for _ in range(MOST_ROUNDS):
+        if dot(at, at) < len(at) * EXACT * EXACT:
+            return point
         for step in STEPS:
-            reached = _descend(residuals, point, at, (box, step))
+            move = _bounded_move(residuals, point, at, (box, step))
+            if max(map(abs, move), default=0.0) < CLOSE:
+                return point
+            reached = _better(residuals, point, at, (box, move))
             if reached is not None:
                 break
         else:
             return point
-        moved = max(abs(new - old) for new, old in zip(reached, point, strict=True))
         point, at = reached, residuals(reached)
-        if moved < CLOSE:
-            return point
     return point
 
 
-def _descend(residuals: Residuals, point: Vector, at: Vector, how: tuple[Box, float]) -> Vector | None:
-    """A point that is better, from slopes taken this far apart; None where a few halvings find none."""
+def _bounded_move(residuals: Residuals, point: Vector, at: Vector, how: tuple[Box, float]) -> Vector:
+    """The step of Gauss-Newton, from slopes taken this far apart; no longer than LONGEST_STEP."""
     box, step = how
     move = _move(slopes(residuals, point, at, box, step), at, point, box)
     longest = max(map(abs, move), default=0.0)
-    if longest > LONGEST_STEP:
-        move = [part * LONGEST_STEP / longest for part in move]
+    return [part * LONGEST_STEP / longest for part in move] if longest > LONGEST_STEP else move
+
+
+def _better(residuals: Residuals, point: Vector, at: Vector, how: tuple[Box, Vector]) -> Vector | None:
+    """Where the move, or the part of it that is left after a few halvings, leads to less; None where it does not."""
+    box, move = how
     for _ in range(HALVINGS + 1):
         reached = box.clamp([x + part for x, part in zip(point, move, strict=True)])
         there = residuals(reached)
