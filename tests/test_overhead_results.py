@@ -10,6 +10,8 @@ import pytest
 from public_cases import NO_CACHE, Cases, closed_loop, generated
 
 from isim.cli.main import main
+from isim.cost.linear import LinearCost
+from isim.model.spec import Confidence
 
 ENGINE = f"max_num_seqs: 4, max_num_batched_tokens: 512, num_gpu_blocks_override: 200, max_model_len: 2048, {NO_CACHE}"
 OVERHEAD_NS = 7_100_000
@@ -130,6 +132,14 @@ def test_none_is_none_and_some_is_said(cases: Cases) -> None:
     assert "7.1 ms overhead a request" in some.result["simulated"]["engine"]
     assert "engine.request_overhead 7100 us" in " ".join(some.report.split())
     assert "overhead" not in plain.report
+
+
+def test_a_guess_of_the_overhead_is_the_weakest_input(cases: Cases, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A measured pool and calibrated steps: latencies are calibrated, but not with a guess in them."""
+    monkeypatch.setattr(LinearCost, "confidence", Confidence.CALIBRATED)
+    for sets, latency in (((), "calibrated"), ((OVERHEAD,), "heuristic")):
+        ran = cases.run(*sets, engine=ENGINE, workload=generated(3, 40, 5))
+        assert ran.result["confidence"] == {"kv_capacity": "exact", "latency": latency}
 
 
 @pytest.mark.parametrize("bad", ["7", "-1 ms", "0.5 ns", "7 apples", "null"])

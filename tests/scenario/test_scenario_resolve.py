@@ -128,6 +128,7 @@ ENGINE = optional(
     num_gpu_blocks_override=st.none() | st.integers(2, 10**6),
     max_model_len=st.integers(2, 2000),
     scheduling_policy=st.sampled_from(["fcfs", "priority"]),
+    request_overhead=TIMES,
 )
 SIMULATION = optional(
     seed=st.integers(0, 2**53 - 1),
@@ -205,6 +206,8 @@ BASE: dict[str, Any] = {
         ("engine.max_num_seqs=1024", False),
         ("engine.version=0.20", False),
         ("engine.kv_cache_dtype=auto", False),
+        ("engine.request_overhead=0 s", False),
+        ("engine.request_overhead=1 ns", True),
         ("simulation.seed=1", True),
         ("simulation.warmup=1 s", True),
         ("workload.limit=5", True),
