@@ -7,11 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import msgspec
 import pytest
 from readers import code_of
 
 from isim.calibrate.factors import FACTORS, significant
+from isim.cli.schema import schema_text
 from isim.cost.factors import RooflineFactors, check_factors
 from isim.scenario.load import load_scenario
 
@@ -200,7 +202,8 @@ def test_the_written_file_runs_to_what_was_told_and_says_where_it_comes_from(bed
     run = bed.write("run.yaml", MIXED)
     measured = bed.hidden(run, "cost.memory_efficiency=0.72")
     out = str(bed.folder / "out.yaml")
-    told = bed.calibrate(run, measured, "--out", out)
+    told = bed.calibrate(run, measured, "--out", out, "--fit", "cost.memory_efficiency")
+    jsonschema.validate(told, json.loads(schema_text("calibration")))
     again = bed.folder / "again"
     assert code_of(["run", out, "--quiet", "--no-log", "--no-replay", "--out", str(again)]) == 0
     result = json.loads((again / "result.json").read_text())
@@ -279,6 +282,22 @@ def test_a_fit_that_ends_at_a_bound_says_so(bed: Bed) -> None:
     assert "cost.memory_efficiency (at its bound)" in shown
     unasked = bed.calibrate(run, measured, code=1)
     assert "it would end at 0.3" in factor(unasked, "cost.memory_efficiency")["reason"]
+
+
+def test_every_factor_is_on_its_page() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "calibration.md").read_text(encoding="utf-8")
+    table = page[page.index("| factor | range |") :]
+    assert [factor.path for factor in FACTORS if f"`{factor.path}`" not in table] == []
+
+
+def test_clients_that_wait_for_answers_are_calibrated_too(bed: Bed) -> None:
+    """Who comes when depends on the factors; rows are matched by the names of the requests."""
+    loop = "kind: closed_loop\n  clients: 4\n  requests: 40\n  think: { kind: fixed, duration: 50 ms }\n"
+    head, _, rest = MIXED.partition("kind: generated\n")
+    run = bed.write("run.yaml", head + loop + rest[rest.index("  input_tokens") :])
+    told = bed.calibrate(run, bed.hidden(run, "cost.memory_efficiency=0.72"), "--fit", "cost.memory_efficiency")
+    assert float(factor(told, "cost.memory_efficiency")["after"]) == pytest.approx(0.72, rel=0.01)
+    assert told["requests"] == 40
 
 
 def test_every_value_that_a_fit_can_come_to_is_one_that_a_run_file_may_say() -> None:

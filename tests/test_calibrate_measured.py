@@ -181,8 +181,8 @@ def test_p26_fitted_to_the_first_hundred_requests(bench: Bench) -> None:
 
     Of the whole run TPOT is then within 1 % (4.2 % before), TTFT and E2E within 4 and 3 % (8.1 and 7.1 % before): more
     than the 1 to 2 % asked for. With the bandwidth at which the TPOT of all 300 is met, which nobody has beforehand,
-    TTFT stays 3.2 % and E2E 2.4 % off, so the bar is not met in-sample either: what is left is the time of prefill beside
-    decoding, which one factor of bandwidth does not hold.
+    TTFT stays 3.2 % and E2E 2.4 % off, so the bar is not met in-sample either: what is left is the time of prefill
+    beside decoding, which one factor of bandwidth does not hold.
     """
     with gzip.open(RECORDED, "rt") as stream:
         real = sorted((json.loads(line) for line in stream), key=lambda row: row["queued_ts"])
