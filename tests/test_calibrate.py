@@ -298,6 +298,9 @@ def test_clients_that_wait_for_answers_are_calibrated_too(bed: Bed) -> None:
     told = bed.calibrate(run, bed.hidden(run, "cost.memory_efficiency=0.72"), "--fit", "cost.memory_efficiency")
     assert float(factor(told, "cost.memory_efficiency")["after"]) == pytest.approx(0.72, rel=0.01)
     assert told["requests"] == 40
+    unknown = bed.write("m.csv", "id,tpot_ns\nc0.0,9000000\nnobody,9000000\n")
+    told = bed.calibrate(run, unknown, "--fit", "cost.memory_efficiency")
+    assert told["requests"] == 1 and any(warning.endswith("not compared: 1.") for warning in told["warnings"])
 
 
 def test_every_value_that_a_fit_can_come_to_is_one_that_a_run_file_may_say() -> None:

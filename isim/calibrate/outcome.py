@@ -169,7 +169,7 @@ def _warnings(found: Found, metrics: Sequence[FittedMetric], factors: Sequence[F
     ]
     missing = found.after.sides.missing
     if missing:
-        warnings.append(f"{missing:,} measured requests are not compared: the run did not complete them.")
+        warnings.append(f"Measured requests that the run has not completed, and which are not compared: {missing:,}.")
     if found.values and found.before.load is not found.after.load:
         states = [("unknown" if load is None else load.value.replace("_", " ")) for load in (found.before.load, state)]
         warnings.append(f"The load was {states[0]} with the factors as they were, and is {states[1]} as fitted.")

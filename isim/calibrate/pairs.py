@@ -41,10 +41,14 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
     missing: int = 0
 
 
-def side_by_side(measured: Measured, analysis: Analysis) -> Sides:
-    """Everything that was measured beside what the run says. Raises WorkloadError for a row of no request."""
+def side_by_side(measured: Measured, analysis: Analysis, *, reacting: bool) -> Sides:
+    """Everything that was measured beside what the run says. Raises WorkloadError for a row of no request.
+
+    Which requests clients that wait for answers come to send depends on the answers: where the workload is `reacting`,
+    a row of no request is one that is missing.
+    """
     if measured.rows:
-        return _of_rows(measured, analysis)
+        return _of_rows(measured, analysis, reacting)
     pairs = {}
     for name, value in measured.figures.items():
         metric = BY_NAME[name]
@@ -52,12 +56,15 @@ def side_by_side(measured: Measured, analysis: Analysis) -> Sides:
     return Sides(pairs=pairs)
 
 
-def _of_rows(measured: Measured, analysis: Analysis) -> Sides:
+def _of_rows(measured: Measured, analysis: Analysis, reacting: bool) -> Sides:
     """Of the requests that both have and neither calls warm-up."""
     found: dict[str, list[tuple[int, int]]] = {latency: [] for latency in LATENCIES}
     compared = missing = 0
-    for row, request in zip(measured.rows, _requests(measured, analysis), strict=True):
+    for row, request in zip(measured.rows, _requests(measured, analysis, reacting), strict=True):
         told = (row.ttft_ns, row.tpot_ns, row.e2e_ns)
+        if request is None:
+            missing += any(told)
+            continue
         if request < analysis.first_measured or not any(told):
             continue
         tokens = analysis.output_tokens[request]
@@ -96,8 +103,8 @@ def _median(values: list[tuple[int, int]]) -> tuple[int, float]:
     return len(errors), errors[(len(errors) - 1) // 2]
 
 
-def _requests(measured: Measured, analysis: Analysis) -> Sequence[int]:
-    """The request that each row is of, by its index in the run."""
+def _requests(measured: Measured, analysis: Analysis, reacting: bool) -> Sequence[int | None]:
+    """The request that each row is of, by its index in the run; None where a run that reacts has no such request."""
     ids = analysis.collector.requests.ids
     rows = measured.rows
     if rows[0].id is None:
@@ -106,6 +113,8 @@ def _requests(measured: Measured, analysis: Analysis) -> Sequence[int]:
             complain(measured.file, rows[len(ids)].line, "", expected, "another")
         return range(len(rows))
     index = {name: request for request, name in enumerate(ids)}
+    if reacting:
+        return [index.get(row.id or "") for row in rows]
     return [_known(measured.file, row, index) for row in rows]
 
 

@@ -23,7 +23,7 @@ from isim.calibrate.measured import Measured
 from isim.calibrate.pairs import Sides, side_by_side
 from isim.calibrate.targets import SATURATED, CalibrationError, Targets, Wish, targets, values, waiting
 from isim.draw.fixed import exp, ln
-from isim.scenario.types import Scenario
+from isim.scenario.types import ClosedLoop, Scenario, Sessions
 
 Point = tuple[int, ...]
 """The values of all factors that are looked at."""
@@ -171,14 +171,18 @@ class Search:
         """Logarithms of simulated / measured."""
         key = self._key(point)
         if key not in self._sides:
-            self._sides[key] = side_by_side(self._measured, self._bench.run(self._scenario(point)))
+            self._sides[key] = self._beside(self._bench.run(self._scenario(point)))
         pairs = values(self._sides[key].pairs, names)
         return [ln(pair.simulated / pair.measured) for pair in pairs if pair.simulated]
 
     def _look(self, point: dict[str, int]) -> Look:
         analysis, load = self._bench.look(self._scenario(point))
-        self._sides[self._key(point)] = sides = side_by_side(self._measured, analysis)
+        self._sides[self._key(point)] = sides = self._beside(analysis)
         return Look(analysis=analysis, sides=sides, load=load)
+
+    def _beside(self, analysis: Analysis) -> Sides:
+        reacting = isinstance(self._bench.given.workload, ClosedLoop | Sessions)
+        return side_by_side(self._measured, analysis, reacting=reacting)
 
     def _scenario(self, point: dict[str, int]) -> Scenario:
         scenario = self._bench.given
