@@ -193,7 +193,7 @@ def test_a_run_in_which_nothing_completes(run: str, tmp_path: Path, capsys: pyte
 
 
 def test_a_file_that_is_there_is_kept_and_asked_for_before_anything_runs(
-    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "m.yaml").write_text("latency.tpot_ns.mean: 3 ms\n")
     (tmp_path / "taken").write_text("mine")
@@ -201,7 +201,9 @@ def test_a_file_that_is_there_is_kept_and_asked_for_before_anything_runs(
         assert code_of(["calibrate", run, str(tmp_path / "m.yaml"), "--quiet", "--out", str(tmp_path / out)]) == 2
         assert "taken" in capsys.readouterr().err or out == "no folder/below"
     assert (tmp_path / "taken").read_text() == "mine"
-    assert not list(tmp_path.glob("*.unfinished"))
+    monkeypatch.chdir(tmp_path)
+    assert code_of(["calibrate", run, str(tmp_path / "m.yaml"), "--quiet", "--out", ""]) == 2
+    assert not list(tmp_path.glob("*unfinished"))
 
 
 def test_only_the_requests_that_were_measured_are_compared(

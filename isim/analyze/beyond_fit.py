@@ -21,7 +21,7 @@ def beyond_fit(scenario: Scenario, collector: Collector) -> list[str]:
         (scenario.hardware.gpu.name != fitted.gpu, f"on {fitted.gpu}", f"is on {scenario.hardware.gpu.name}"),
         (scenario.model.spec.name != fitted.model, f"with {fitted.model}", f"serves {scenario.model.spec.name}"),
         (ranks != fitted.tensor_parallel_size, f"with TP {fitted.tensor_parallel_size}", f"has TP {ranks}"),
-        (batch > fitted.batch, f"at batches of up to {fitted.batch:,} requests", f"has batches of up to {batch:,}"),
+        (batch > fitted.batch, f"at batches of up to {fitted.batch:,}", f"has batches of up to {batch:,}"),
         (
             tokens > fitted.request_tokens,
             f"on requests of up to {fitted.request_tokens:,} tokens",
