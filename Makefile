@@ -8,7 +8,7 @@ WORKERS ?= 2
 OTHER_NUMPY ?= 1.26.4
 OTHER := $(VENV)/numpy-$(OTHER_NUMPY)
 
-.PHONY: run test check bench shuffle mutation mutants slow schedules reference validation digests pages clean install
+.PHONY: run test check bench shuffle mutation mutants slow schedules reference real validation digests pages clean install
 
 run: $(STAMP)
 	$(BIN)/isim run $(SCENARIO)
@@ -47,6 +47,10 @@ schedules: $(STAMP)
 reference: CASES ?= ../shared/reference
 reference: $(STAMP)
 	$(BIN)/python tools/reference.py $(CASES)
+
+real: RUNS ?= ../shared/data/sim_to_real_gt
+real: $(STAMP)
+	$(BIN)/python tools/real_runs.py $(RUNS) --overhead
 
 validation: $(STAMP)
 	$(BIN)/python tools/validation.py

@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from isim.cost.base import CostModel
 from isim.cost.factors import ALLREDUCE_LATENCY_NS, RooflineFactors
+from isim.cost.fits import default_factors
 from isim.cost.linear import LinearCost
 from isim.cost.memory import KvCapacity, MemoryLimits, kv_capacity
 from isim.cost.roofline import RooflineInputs, roofline
@@ -19,6 +20,7 @@ from isim.policy.vllm.pool import BlockPool
 from isim.policy.vllm.scheduler import Scheduler
 from isim.record.log import Log
 from isim.record.records import EngineLimits, GroupLimits, RouterFacts
+from isim.scenario.presets.gpus import GpuSpec
 from isim.scenario.reserved import ReservedMemory
 from isim.scenario.types import Cost, Linear, Roofline, Scenario, UnpublishedRate
 from isim.serve.arrivals import send
@@ -75,7 +77,7 @@ def settled(scenario: Scenario) -> Scenario:
     cost = scenario.cost
     if not isinstance(cost, Roofline):
         return scenario
-    factors = _factors(cost)
+    factors = _factors(cost, scenario.hardware.gpu)
     latency_ns = factors.allreduce_latency_ns
     link = scenario.hardware.gpu.link
     if latency_ns is None and link is not None and scenario.engine.tensor_parallel_size > 1:
@@ -215,7 +217,7 @@ def _cost(scenario: Scenario) -> CostModel:
         async_scheduling=engine.async_scheduling,
         allow_unpublished_rate=cost.unpublished_rate is UnpublishedRate.NONE,
         expert_parallel=engine.enable_expert_parallel is True,
-        factors=_factors(cost),
+        factors=_factors(cost, scenario.hardware.gpu),
         source=_source(cost),
     )
     return roofline(inputs)
@@ -226,8 +228,8 @@ def _source(cost: Cost) -> str | None:
     return None if cost.fitted is UNSET else cost.fitted.source
 
 
-def _factors(cost: Roofline) -> RooflineFactors:
-    """The run file's factors over the documented defaults."""
+def _factors(cost: Roofline, gpu: GpuSpec) -> RooflineFactors:
+    """The run file's factors over the documented defaults for this GPU."""
     given: dict[str, float | int] = {}
     for name in ("compute_efficiency", "memory_efficiency"):
         share_ppm = getattr(cost, f"{name}_ppm")
@@ -237,4 +239,4 @@ def _factors(cost: Roofline) -> RooflineFactors:
         value = getattr(cost, name)
         if value is not None:
             given[name] = value
-    return msgspec.structs.replace(RooflineFactors(), **given)
+    return msgspec.structs.replace(default_factors(gpu), **given)

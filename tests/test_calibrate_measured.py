@@ -7,6 +7,9 @@ The measured runs are vLLM 0.15.1 under inference-perf: ten minutes of Poisson a
 prompts that come again and again, so that they are found whole in the prefix cache, answers of fixed length. What is
 simulated is a part of each stage with as large a part of the prompts, so that as many of a hundred requests are cold as
 were measured: those of the first stage, of which the second is a continuation.
+
+The share of the bandwidth is 0.9 before, as for a GPU that nobody has measured: the defaults of these three were fitted
+to the very runs that are scored here.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ workload:
   input_tokens: {prompt}
   output_tokens: {answer}
   prompt_pool: {prompts}
-cost: roofline
+cost: {{ kind: roofline, memory_efficiency: 0.9 }}
 simulation: {{ seed: 1, warmup: {warmup} }}
 """
 
@@ -165,7 +168,7 @@ def test_p33_one_run_on_an_a100_cuts_the_error_of_others_that_it_has_not_seen(be
 
 @needs_aggregates
 def test_p33_one_run_on_an_h100_cuts_the_error_of_other_models(bench: Bench) -> None:
-    """The default factors were fitted on this GPU, without any time outside the engine: that is what one run adds.
+    """0.9 is nearly what this GPU reaches; what one run adds is the time outside the engine.
 
     TTFT of four other models from 16 % off to 2 %; TPOT, 3 % off, stays as it was.
     """
@@ -206,7 +209,8 @@ def test_p26_fitted_to_the_first_hundred_requests(bench: Bench) -> None:
         "schema_version: 1\nhardware: { gpu: rtx-4090 }\nmodel: llama-3.1-8b\n"
         "engine: { max_num_seqs: 256, max_num_batched_tokens: 2048, max_model_len: 32768, gpu_memory_utilization: 0.9, "
         "num_gpu_blocks_override: 2588 }\n"
-        "workload: { kind: request_file, format: jsonl, path: requests.jsonl }\ncost: roofline\n",
+        "workload: { kind: request_file, format: jsonl, path: requests.jsonl }\n"
+        "cost: { kind: roofline, memory_efficiency: 0.9 }\n",
     )
 
     def errors_of(settings: list[str]) -> dict[str, float]:

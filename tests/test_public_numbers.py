@@ -92,9 +92,9 @@ def test_p26_every_measured_part_is_taken_as_it_is(cases: Cases) -> None:
 def test_p26_the_recorded_run(cases: Cases) -> None:
     """300 ShareGPT requests on 2,588 blocks, and on a third more, which no reserve would have given.
 
-    The default roofline, fitted on other GPUs, is 4 % slow a token here, which 85 waiting requests turn into 8 % of
-    TTFT: more than the 1 to 2 % that measured operator times reach. A pool a third too large moves both the way the
-    case says.
+    One number of the roofline, the share of the bandwidth, was fitted to this run (docs/cost.md); with 0.9 instead it
+    is 4 % slow a token, which 85 waiting requests turn into 8 % of TTFT. All three means are then within 2 %. A pool a
+    third too large moves both the way the case says.
     """
     with gzip.open(RUN, "rt") as stream:
         real = [json.loads(line) for line in stream]
@@ -111,9 +111,9 @@ def test_p26_the_recorded_run(cases: Cases) -> None:
         "tpot_ns": [(row["last_token_ts"] - row["first_token_ts"]) / (row["output_toks"] - 1) for row in real],
     }
 
-    def errors(blocks: int) -> dict[str, float]:
+    def errors(blocks: int, *more: str) -> dict[str, float]:
         ran = cases.run(
-            f"engine.num_gpu_blocks_override={blocks}", engine=RTX, workload=cases.file("r.jsonl", *rows),
+            f"engine.num_gpu_blocks_override={blocks}", *more, engine=RTX, workload=cases.file("r.jsonl", *rows),
             gpu="rtx-4090", cost="roofline",
         )  # fmt: skip
         assert ran.counts["completed"] == 300
@@ -123,9 +123,10 @@ def test_p26_the_recorded_run(cases: Cases) -> None:
         return found | {"preemptions": ran.counts["preemptions"] / 193 - 1}
 
     measured, too_large = errors(2588), errors(3390)
-    assert {name: round(error, 2) for name, error in measured.items()} == pytest.approx(
-        {"ttft_ns": 0.08, "e2e_ns": 0.07, "tpot_ns": 0.04, "preemptions": -0.03}, abs=0.02
-    )
+    other = errors(2588, "cost.memory_efficiency=0.9")
+    assert (round(other["ttft_ns"], 2), round(other["tpot_ns"], 2)) == (0.08, 0.04)
+    assert all(abs(measured[name]) <= 0.02 for name in ("ttft_ns", "e2e_ns", "tpot_ns"))
+    assert abs(measured["preemptions"]) <= 0.05
     assert too_large["ttft_ns"] < measured["ttft_ns"] - 0.15
     assert too_large["tpot_ns"] > measured["tpot_ns"] + 0.10
 

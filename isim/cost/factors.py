@@ -1,9 +1,8 @@
 """The declared factors of the roofline: how far below its peaks a GPU is assumed to work, and what is added.
 
-All heuristic. Defaults come from a fit of exactly this kind of model (per kernel the greater of arithmetic and memory
-time) to published vLLM runs on H100: memory efficiency 0.9 with 51 us a layer and 210 ps for each logit that is
-sorted gave a median error of 1.1% in time per token there, but -20% with the same constants on A100. They do not
-transfer; a result that uses them says so.
+All heuristic. Their form (per kernel the greater of arithmetic and memory time, and a gap) and most defaults come from
+a fit of this kind of model to published vLLM runs on H100. The share of the memory bandwidth that kernels reach differs
+most between GPUs; where published runs tell it for one, `isim.cost.fits` has it.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class RooflineFactors(msgspec.Struct, frozen=True, kw_only=True):
     """Shares of a peak are above 0 and at most 1; times are of one occurrence.
 
     compute_efficiency     share of the dense rate that matrix products and attention reach
-    memory_efficiency      share of the memory bandwidth that every kernel reaches
+    memory_efficiency      share of the memory bandwidth that every kernel reaches, on GPUs without a fit
     kernel_gap_ns          idle time of the device before each kernel, under a full graph too (1 to 2 us)
     kernel_ramp_ns         filling and draining of each kernel; with the gap 4.5 us, 50 us for a layer of 11 kernels
     launch_ns              host time to launch one kernel, or one piece of a graph, where no full graph does it

@@ -21,6 +21,7 @@ import msgspec
 
 from isim.cost.base import CostError
 from isim.cost.factors import ALLREDUCE_LATENCY_NS, FREE, TICKS_PER_NS, Pace, RooflineFactors, check_factors, pace
+from isim.cost.fits import share_source
 from isim.cost.graphs import capture_sizes, padding_table
 from isim.model.arithmetic import attended_pairs, attention_flops_per_pair, head_gemm, layer_gemms, rank_shape
 from isim.model.spec import Confidence, Dtype, ModelSpec, Precision
@@ -37,8 +38,8 @@ STEP_KERNELS = 8
 """Embedding, last norm, gather of rows, LM head and the sampler's."""
 
 _ORIGINS = (
-    "factors were fitted to measurements, and hold for the machine and the loads of the fit",
-    "default factors were fitted to dense 16-bit models on H100 and are known not to transfer between GPUs",
+    "shares of the peaks that were fitted to measurements and hold for the machine and the loads of the fit",
+    "declared shares of the peaks",
 )
 """What is to be said of factors that have a source of their own, and of those that have none."""
 
@@ -327,8 +328,10 @@ class RooflineCost:
         host = "the greater of device and host" if inputs.async_scheduling else "device plus host"
         sampling = inputs.model.sorted_sampling if inputs.sorted_sampling is None else inputs.sorted_sampling
         found = [
-            f"roofline: per operation the greater of arithmetic and memory time; {_ORIGINS[inputs.source is None]}",
-            f"efficiency {factors.compute_efficiency} of the dense rate, {factors.memory_efficiency} of the bandwidth",
+            f"roofline: per operation the greater of arithmetic and memory time, at {_ORIGINS[inputs.source is None]}",
+            f"{factors.memory_efficiency} of the bandwidth: "
+            + (share_source(inputs.gpu, factors.memory_efficiency) if inputs.source is None else "as fitted"),
+            f"{factors.compute_efficiency} of the dense rate",
             f"{factors.kernel_gap_ns} ns gap and {factors.kernel_ramp_ns} ns ramp a kernel, "
             f"{self._operations.kernels} kernels a step; a launch takes {factors.launch_ns} ns",
             f"a step takes {host}, the host's part being {factors.host_step_ns} ns",

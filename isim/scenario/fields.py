@@ -260,6 +260,9 @@ def _or_text(block: Block) -> str:
 
 
 def _described(field: Field) -> str:
+    """What a field would hold: one of its words where it has a few, else what it says of itself."""
+    if isinstance(field.kind, Kind) and "enum" in field.kind.schema:
+        return f"one of {', '.join(map(str, field.kind.schema['enum']))}"
     doc = field.doc.split(". ")[0].rstrip(".")
     return doc[:1].lower() + doc[1:]
 
