@@ -49,7 +49,7 @@ class LinearCost:
         formula = "step durations are the linear formula of the run file"
         if self._source is None:
             return (f"{formula}; nothing vouches for its coefficients",)
-        return (f"{formula}; its coefficients were fitted and hold for the machine and the loads of the fit",)
+        return (f"{formula}; what was fitted of its coefficients, and to what, is among the sources",)
 
     @property
     def provenance(self) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ STEP_KERNELS = 8
 """Embedding, last norm, gather of rows, LM head and the sampler's."""
 
 _ORIGINS = (
-    "shares of the peaks that were fitted to measurements and hold for the machine and the loads of the fit",
+    "declared shares of the peaks, and what was fitted of them, and to what, is among the sources",
     "declared shares of the peaks",
 )
 """What is to be said of factors that have a source of their own, and of those that have none."""
@@ -329,8 +329,7 @@ class RooflineCost:
         sampling = inputs.model.sorted_sampling if inputs.sorted_sampling is None else inputs.sorted_sampling
         found = [
             f"roofline: per operation the greater of arithmetic and memory time, at {_ORIGINS[inputs.source is None]}",
-            f"{factors.memory_efficiency} of the bandwidth: "
-            + (share_source(inputs.gpu, factors.memory_efficiency) if inputs.source is None else "as fitted"),
+            f"{factors.memory_efficiency} of the bandwidth: {share_source(inputs.gpu, factors.memory_efficiency)}",
             f"{factors.compute_efficiency} of the dense rate",
             f"{factors.kernel_gap_ns} ns gap and {factors.kernel_ramp_ns} ns ramp a kernel, "
             f"{self._operations.kernels} kernels a step; a launch takes {factors.launch_ns} ns",
