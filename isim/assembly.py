@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import UNSET
 
 from isim.cost.base import CostModel
 from isim.cost.factors import ALLREDUCE_LATENCY_NS, RooflineFactors
@@ -21,7 +22,7 @@ from isim.record.log import Log
 from isim.record.records import EngineLimits, GroupLimits, RouterFacts
 from isim.scenario.presets.gpus import GpuSpec
 from isim.scenario.reserved import ReservedMemory
-from isim.scenario.types import Linear, Roofline, Scenario, UnpublishedRate
+from isim.scenario.types import Cost, Linear, Roofline, Scenario, UnpublishedRate
 from isim.serve.arrivals import send
 from isim.serve.census import Census
 from isim.serve.clients import Clients
@@ -88,6 +89,7 @@ def settled(scenario: Scenario) -> Scenario:
         kernel_gap_ns=factors.kernel_gap_ns,
         host_step_ns=factors.host_step_ns,
         allreduce_latency_ns=latency_ns,
+        fitted=cost.fitted,
     )
     return msgspec.structs.replace(scenario, cost=written)
 
@@ -203,7 +205,7 @@ def _limits(scenario: Scenario, num_blocks: int) -> EngineLimits:
 def _cost(scenario: Scenario) -> CostModel:
     cost = scenario.cost
     if isinstance(cost, Linear):
-        return LinearCost(cost.coefficients)
+        return LinearCost(cost.coefficients, source=_source(cost))
     engine = scenario.engine
     inputs = RooflineInputs(
         model=scenario.model.spec,
@@ -216,8 +218,14 @@ def _cost(scenario: Scenario) -> CostModel:
         allow_unpublished_rate=cost.unpublished_rate is UnpublishedRate.NONE,
         expert_parallel=engine.enable_expert_parallel is True,
         factors=_factors(cost, scenario.hardware.gpu),
+        source=_source(cost),
     )
     return roofline(inputs)
+
+
+def _source(cost: Cost) -> str | None:
+    """What the factors were fitted to, if anything is told of it."""
+    return None if cost.fitted is UNSET else cost.fitted.source
 
 
 def _factors(cost: Roofline, gpu: GpuSpec) -> RooflineFactors:

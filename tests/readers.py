@@ -51,6 +51,13 @@ MOONCAKE = "".join(
     json.dumps({"timestamp": n, "input_length": 600, "output_length": 4, "hash_ids": [0, n]}) + "\n" for n in range(4)
 )
 LENGTHS = "100,3\n200\n"
+FIGURES = """\
+latency.tpot_ns.mean: 2.5 ms
+latency.itl_ns.p50: 2600 us
+throughput.whole_run.output_tokens_per_s: 200 /s
+"""
+MEASURED = "id,status,ttft_ms,tpot,e2e_s\n" + "".join(f"r{n},completed,4.{n},3 ms,0.013\n" for n in range(4))
+MEASURED_JSONL = "".join(json.dumps({"ttft_ms": 4.5, "tpot": "2800 us", "e2e_ms": 13}) + "\n" for n in range(4))
 CONFIG = json.dumps(
     {
         "architectures": ["LlamaForCausalLM"],
@@ -94,6 +101,11 @@ def _around(path: Path) -> list[str]:
     return _run(path.parent / "run.yaml")
 
 
+def _calibrate(path: Path) -> list[str]:
+    run, out = str(path.parent / "run.yaml"), str(path.parent / "fitted.yaml")
+    return ["calibrate", run, str(path), "--fit", "cost.base", "--quiet", "--out", out]
+
+
 def _with_trace(kind: str) -> tuple[str, str]:
     return "run.yaml", RUN_FILE.replace(_GENERATED, f"workload: {{ {kind} }}\n")
 
@@ -125,6 +137,9 @@ READERS = {
         ("run.yaml", RUN_FILE.replace("input_tokens: 100", "input_tokens: { kind: empirical_file, path: l.txt }")),
     ),
     "config.json": Reader("config.json", CONFIG, _around, _with_model("config.json")),
+    "measured figures": Reader("m.yaml", FIGURES, _calibrate, ("run.yaml", RUN_FILE)),
+    "measured csv": Reader("m.csv", MEASURED, _calibrate, ("run.yaml", RUN_FILE)),
+    "measured jsonl": Reader("m.jsonl", MEASURED_JSONL, _calibrate, ("run.yaml", RUN_FILE)),
 }  # fmt: skip
 
 

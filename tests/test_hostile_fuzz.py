@@ -18,10 +18,12 @@ from readers import LOCATED, READERS, Reader, all_readers, code_of, no_hang
 from isim.cli.folder import LOG, REQUESTS, RESULT, SCENARIO
 
 TRACES = ("azure trace", "request csv", "request jsonl", "mooncake trace", "lengths")
+MEASURED = ("measured figures", "measured csv", "measured jsonl")
 GROUPS = {
     "run files": ("run file", "run file", "json run file"),
     "traces": TRACES,
     "model configurations": ("config.json", "config.json", "generation_config.json"),
+    "measurements": MEASURED,
     "logs": ("log", "log", "log", "exported log", "result"),
 }
 ALLOWED = {"log": (0, 2, 3), "exported log": (0, 2), "result": (0, 2)}
@@ -117,6 +119,9 @@ def judge(reader: Reader, name: str, data: bytes, folder: Path, capsys: pytest.C
         assert LOCATED.match(printed.err), printed.err
     out = folder / "out"
     assert not (folder / "out.unfinished").exists()
+    if name in MEASURED:
+        assert (folder / "fitted.yaml").exists() == (code == 0)
+        return code
     if name in READERS or name == "generation_config.json":
         assert out.exists() == (code != 2)
     if out.exists():

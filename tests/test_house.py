@@ -209,7 +209,7 @@ def readme_commands() -> list[str]:
 
 def test_the_readme_shows_commands() -> None:
     assert {command.split()[1] for command in readme_commands()} == {
-        *("run", "replay", "report", "validate", "presets", "schema", "compare"),
+        *("run", "replay", "report", "validate", "presets", "schema", "compare", "calibrate"),
         *("scenario", "topology", "campaign", "plan"),
     }
 

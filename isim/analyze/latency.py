@@ -32,6 +32,18 @@ def token_counts(requests: RequestColumns) -> list[int]:
     return counts
 
 
+def request_times(requests: RequestColumns, request: int, tokens: int) -> tuple[int | None, int | None, int | None]:
+    """TTFT, TPOT and E2E of one request that was given so many tokens; None where one is not defined."""
+    sent_ns = requests.sent_ns[request]
+    first_ns = requests.first_ns[request] if tokens else None
+    finish_ns = requests.finish_ns[request] if requests.status[request] == _COMPLETED else None
+    tpot_ns = None
+    if first_ns is not None and finish_ns is not None and tokens > 1:
+        tpot_ns = rounded(finish_ns - first_ns, tokens - 1)
+    ttft_ns = None if first_ns is None else first_ns - sent_ns
+    return ttft_ns, tpot_ns, None if finish_ns is None else finish_ns - sent_ns
+
+
 def latency(
     collector: Collector, counts: Sequence[int], first_measured: int, statuses: Sequence[int] | None = None
 ) -> Latency:

@@ -8,6 +8,7 @@ from operator import add, and_, gt, ne
 
 import msgspec
 
+from isim.analyze.beyond_fit import beyond_fit, largest_batch
 from isim.analyze.collect import Collector, RequestColumns, Status
 from isim.analyze.describe import warm_up_rule
 from isim.analyze.exact import share
@@ -44,14 +45,15 @@ from isim.analyze.windows import (
 from isim.cost.memory import KvCapacity
 from isim.model.spec import Confidence
 from isim.record.records import RejectReason
-from isim.scenario.types import Slo, Warmup
+from isim.scenario.types import Scenario, Slo, Warmup
 from isim.workload.open import Label
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a run besides its log. `log_digest` and `workload_sha256` None: not computed, or no trace.
 
-    `confidence` is that of latencies and throughput; that of the KV pool is in `capacity`.
+    `confidence` is that of latencies and throughput; that of the KV pool is in `capacity`. `scenario` is what was run,
+    None where only a log is known.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     replay: ReplayState
     slo: Slo | None = None
     labels: Mapping[int, Label] = {}
+    scenario: Scenario | None = None
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,6 +140,7 @@ def analyze(collector: Collector, facts: Facts) -> Analysis:
         slo=slo,
         classes=classes,
         first_visible_ns=visible,
+        beyond_fit=[] if facts.scenario is None else beyond_fit(facts.scenario, collector),
     )
     return Analysis(
         result=result,
@@ -217,7 +221,7 @@ def _steps(collector: Collector) -> Steps:
         total=total,
         decode_only=total - with_prefill,
         with_prefill=with_prefill,
-        max_running=max((steps.most_running for steps in collector.engines), default=0),
+        max_running=largest_batch(collector),
     )
 
 

@@ -364,3 +364,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         ),
     ] = None
     details: Details = Details(state=DetailState.OFF)
+    beyond_fit: Annotated[
+        list[str],
+        Meta(description="How the run leaves the range in which its cost factors were fitted; empty if none is told."),
+    ] = []

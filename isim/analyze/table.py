@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from isim.analyze.collect import NEVER, Status
-from isim.analyze.exact import rounded
+from isim.analyze.latency import request_times
 from isim.analyze.result import Analysis
 
 COLUMNS = (
@@ -75,9 +75,7 @@ def _rows(analysis: Analysis) -> Iterator[tuple[Cell, ...]]:
         start = None if start_ns == NEVER else start_ns
         first = requests.first_ns[request] if tokens else None
         finish = requests.finish_ns[request] if completed else None
-        tpot = None
-        if first is not None and finish is not None and tokens > 1:
-            tpot = rounded(finish - first, tokens - 1)
+        ttft, tpot, e2e = request_times(requests, request, tokens)
         yield (
             request,
             name,
@@ -91,9 +89,9 @@ def _rows(analysis: Analysis) -> Iterator[tuple[Cell, ...]]:
             overhead_ns,
             None if start is None else start - sent_ns - overhead_ns,
             None if first is None or start is None else first - start,
-            None if first is None else first - sent_ns,
+            ttft,
             tpot,
-            None if finish is None else finish - sent_ns,
+            e2e,
             requests.input_tokens[request],
             requests.asked_tokens[request],
             tokens,

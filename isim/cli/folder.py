@@ -97,10 +97,10 @@ def new_file(path: str) -> Iterator[str]:
             pass
         try:
             yield unfinished
+            os.rename(unfinished, path)
         except BaseException:
             os.unlink(unfinished)
             raise
-        os.rename(unfinished, path)
     except OSError as error:
         raise OutputError(f"{error.filename or path}: cannot be written: {error.strerror}") from None
 

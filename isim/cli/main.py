@@ -108,6 +108,9 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("others", metavar="DIR", nargs="+", help="what `isim run --out` wrote")
     compare.add_argument("--json", action="store_true", help="print the comparison as JSON")
     compare.set_defaults(verb=_compare)
+    _calibrate_arguments(
+        verbs.add_parser("calibrate", help="fit cost factors to what was measured", description="Fit cost factors.")
+    )
     validate = verbs.add_parser("validate", help="check a file without running it", description="Check a file.")
     validate.add_argument("file", metavar="FILE", help="run file, topology, topology workload or frozen plan")
     _set_argument(validate)
@@ -130,13 +133,14 @@ def _parser() -> argparse.ArgumentParser:
             "run",
             "result",
             "comparison",
+            "calibration",
             "topology",
             "topology-workload",
             "topology-run",
             "topology-comparison",
             "plan",
         ),
-        help="of a log's line, a run file, result.json, a comparison, topologies and their work, a frozen plan",
+        help="of a log's line, run file, result.json, comparison, calibration, topology and its work, or frozen plan",
     )
     schema.set_defaults(verb=_schema)
     _scenario_arguments(verbs.add_parser("scenario", help="show a topology", description="Materialise a topology."))
@@ -176,6 +180,25 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
         help="sensitivity, step-time split, queue and KV over time: auto for runs of at most 1,000 requests",
     )
     run.set_defaults(verb=_run)
+
+
+def _calibrate_arguments(calibrate: argparse.ArgumentParser) -> None:
+    calibrate.add_argument(
+        "file", metavar="RUN", help="run file of the server that was measured, and of what it served"
+    )
+    calibrate.add_argument("measured", metavar="MEASURED", help="figures (YAML, JSON) or requests (.csv, .jsonl)")
+    calibrate.add_argument(
+        "--fit", nargs="+", action="extend", metavar="FACTOR", help="only these, as cost.memory_efficiency"
+    )
+    calibrate.add_argument(
+        "--metric", nargs="+", action="extend", metavar="NAME", help="fit to only these, as latency.tpot_ns.mean"
+    )
+    calibrate.add_argument("--out", metavar="FILE", help="write the run file with the fitted factors to a new file")
+    printed = calibrate.add_mutually_exclusive_group()
+    printed.add_argument("--json", action="store_true", help="print the calibration as JSON")
+    printed.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    _set_argument(calibrate)
+    calibrate.set_defaults(verb=_calibrate)
 
 
 def _scenario_arguments(scenario: argparse.ArgumentParser) -> None:
@@ -264,6 +287,12 @@ def _compare(arguments: argparse.Namespace) -> int:
     with _Whole():
         from isim.cli.compare import compare
     return compare([arguments.first, *arguments.others], json=arguments.json)
+
+
+def _calibrate(arguments: argparse.Namespace) -> int:
+    with _Whole():
+        from isim.cli.calibrate import calibrate
+    return calibrate(arguments)
 
 
 def _validate(arguments: argparse.Namespace) -> int:

@@ -24,3 +24,13 @@ def progress_bar(requests: int | None) -> Iterator[Callable[[int, int], None]]:
             bar.update(task, completed=finished, seconds=time_ns // 1_000_000_000)
 
         yield update
+
+
+@contextmanager
+def runs_counted() -> Iterator[Callable[[int], None]]:
+    """A line that says which of an unknown number of simulations is on, and goes away in the end."""
+    with Progress(
+        SpinnerColumn(), TextColumn("simulation {task.completed}"), console=Console(stderr=True), transient=True
+    ) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda runs: bar.update(task, completed=runs)

@@ -15,8 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from isim.analyze.collect import Collector
-from isim.analyze.describe import simulated
-from isim.analyze.result import Analysis, Facts, analyze, encode
+from isim.analyze.facts import facts_of
+from isim.analyze.result import Analysis, analyze, encode
 from isim.analyze.schema import ReplayState
 from isim.analyze.schema_details import Details, DetailState
 from isim.cli.folder import LOG, REQUESTS, RESULT, SCENARIO, OutFolder
@@ -174,20 +174,7 @@ def _progress(scenario: Scenario, *, quiet: bool) -> AbstractContextManager[Call
 
 
 def _analysis(scenario: Scenario, wishes: Wishes, finished: FinishedRun, eyes: _Eyes, replay: ReplayState) -> Analysis:
-    facts = Facts(
-        name=scenario.name,
-        simulated=simulated(scenario),
-        warmup=scenario.simulation.warmup,
-        capacity=finished.capacity,
-        confidence=finished.confidence,
-        assumptions=finished.assumptions,
-        provenance=finished.provenance,
-        log_digest=finished.digest,
-        workload_sha256=finished.workload_sha256,
-        replay=replay,
-        slo=scenario.slo,
-        labels=finished.labels,
-    )
+    facts = facts_of(scenario, finished, replay)
     analysis = analyze(eyes.collector, facts)
     watcher = eyes.watcher
     if watcher is None:

@@ -93,6 +93,12 @@ def _comparison() -> dict[str, Any]:
     return {"title": f"{SCHEMA} revision {REVISION}", **msgspec.json.schema(Comparison)}
 
 
+def _calibration() -> dict[str, Any]:
+    from isim.calibrate.schema import REVISION, SCHEMA, Calibration
+
+    return {"title": f"{SCHEMA} revision {REVISION}", **msgspec.json.schema(Calibration)}
+
+
 _SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "log": _log,
     "execution-log": _execution_log,
@@ -100,6 +106,7 @@ _SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "run": _run,
     "result": _result,
     "comparison": _comparison,
+    "calibration": _calibration,
     "topology": _topology,
     "topology-workload": _workload,
     "topology-run": _topology_run,

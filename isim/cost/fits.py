@@ -3,9 +3,9 @@
 Decoding is bound by memory, so this share decides what a token takes, and it is not the same on all GPUs: with that of
 an H100 an A100 came out a fifth too fast. Each share here is the one, to two digits, with the least root mean square
 of relative errors in mean time per output token over published vLLM runs of dense 16-bit models, every other factor at
-its default. Where there are several runs of different models and loads, what is left says how well one number does;
-where there is one, it says nothing of another model. A share holds for the preset's bandwidth only: who gives another
-figure gets what holds for GPUs in general.
+its default; for the RTX 4090, whose one run is overloaded, in TTFT and E2E too. Where there are several runs of
+different models and loads, what is left says how well one number does; where there is one, it says nothing of another
+model. A share holds for the preset's bandwidth only: who gives another figure gets what holds for GPUs in general.
 """
 
 from __future__ import annotations

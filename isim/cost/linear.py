@@ -23,11 +23,10 @@ class LinearCost:
     """
 
     confidence = Confidence.HEURISTIC
-    assumptions = ("step durations are the linear formula of the run file; nothing vouches for its coefficients",)
     parts_per_ns = _PS_PER_NS
     rest = "rounding"
 
-    def __init__(self, coefficients: LinearCoefficients) -> None:
+    def __init__(self, coefficients: LinearCoefficients, source: str | None = None) -> None:
         for name in coefficients.__struct_fields__:
             value = getattr(coefficients, name)
             if type(value) is not int or value < 0:
@@ -43,11 +42,21 @@ class LinearCost:
         self._token = coefficients.per_token_ps
         self._request = coefficients.per_request_ps
         self._context = coefficients.per_context_token_ps
+        self._source = source
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        formula = "step durations are the linear formula of the run file"
+        if self._source is None:
+            return (f"{formula}; nothing vouches for its coefficients",)
+        return (f"{formula}; what was fitted of its coefficients, and to what, is among the sources",)
 
     @property
     def provenance(self) -> tuple[str, ...]:
         given = self.coefficients
+        fitted = () if self._source is None else (f"cost factors: {self._source}",)
         return (
+            *fitted,
             f"linear cost from the run file: base {given.base_ps} ps, {given.per_token_ps} ps a token, "
             f"{given.per_request_ps} ps a request, {given.per_context_token_ps} ps a token of context",
         )

@@ -37,6 +37,12 @@ LAYER_KERNELS = 11
 STEP_KERNELS = 8
 """Embedding, last norm, gather of rows, LM head and the sampler's."""
 
+_ORIGINS = (
+    "declared shares of the peaks, and what was fitted of them, and to what, is among the sources",
+    "declared shares of the peaks",
+)
+"""What is to be said of factors that have a source of their own, and of those that have none."""
+
 PIECES_PER_LAYER = 2
 """Launches of a layer when graphs run in pieces: the piece and its attention."""
 
@@ -47,6 +53,7 @@ class RooflineInputs(msgspec.Struct, frozen=True, kw_only=True):
     sorted_sampling        whether logits are sorted to draw a token; None takes the model's default sampling
     allow_unpublished_rate when the GPU's vendor publishes no rate for a format: no compute ceiling, instead of an error
     expert_parallel        whether ranks hold whole experts instead of a slice of each
+    source                 what the factors were fitted to, if they were
     """
 
     model: ModelSpec
@@ -60,6 +67,7 @@ class RooflineInputs(msgspec.Struct, frozen=True, kw_only=True):
     allow_unpublished_rate: bool = False
     expert_parallel: bool = False
     factors: RooflineFactors = RooflineFactors()
+    source: str | None = None
 
 
 def _compute_pace(inputs: RooflineInputs, dtype: Dtype) -> Pace:
@@ -320,7 +328,7 @@ class RooflineCost:
         host = "the greater of device and host" if inputs.async_scheduling else "device plus host"
         sampling = inputs.model.sorted_sampling if inputs.sorted_sampling is None else inputs.sorted_sampling
         found = [
-            "roofline: per operation the greater of arithmetic and memory time, at declared shares of the peaks",
+            f"roofline: per operation the greater of arithmetic and memory time, at {_ORIGINS[inputs.source is None]}",
             f"{factors.memory_efficiency} of the bandwidth: {share_source(inputs.gpu, factors.memory_efficiency)}",
             f"{factors.compute_efficiency} of the dense rate",
             f"{factors.kernel_gap_ns} ns gap and {factors.kernel_ramp_ns} ns ramp a kernel, "
@@ -352,6 +360,7 @@ class RooflineCost:
         model, gpu = self.inputs.model, self.inputs.gpu
         model_figures = ("*", "layers") if model.layers else ("*",)
         found = [
+            *([] if self.inputs.source is None else [f"cost factors: {self.inputs.source}"]),
             *(f"model {model.name}: {text}" for text in dict.fromkeys(map(model.source_of, model_figures))),
             f"memory bandwidth of {gpu.name}: {gpu.source_of('memory_bandwidth_bytes_per_s')}",
             f"dense rates of {gpu.name}: {gpu.source_of('dense_flops')}",

@@ -326,6 +326,7 @@ def _warnings(result: Result) -> list[str]:
         warnings.append(f"{count_text(counts.truncated_outputs, 'output')} cut off at max_model_len.")
     if counts.unfinished:
         warnings.append(f"{count_text(counts.unfinished, 'request')} unfinished.")
+    warnings += result.beyond_fit
     state = result.load.state
     if state in _STATES:
         reasons = "; ".join(_REASONS[reason] for reason in result.load.reasons)

@@ -17,6 +17,7 @@ from isim.scenario.build_workload import build_slo, build_workload
 from isim.scenario.defaults import default_batch, default_prefix_caching
 from isim.scenario.fields import Reading, Values, read_block
 from isim.scenario.figures import build_gpu, build_model, legal_splits, with_rates
+from isim.scenario.fitted import Fitted
 from isim.scenario.nodes import Node, NodeKind
 from isim.scenario.presets.gpus import GpuSpec, LinkSpec
 from isim.scenario.reserved import ReservedMemory
@@ -215,7 +216,11 @@ def _check_engine(reading: Reading, values: Values, found: dict[str, Any], model
 def _cost(reading: Reading, values: Values) -> Cost | None:
     if values.broken:
         return None
-    read = values.values
+    read = dict(values.values)
+    told: Values | None = read.pop("fitted")
+    if told and told.broken:
+        return None
+    fitted = Fitted(**told.values) if told else UNSET
     if values.tag == "roofline":
         return Roofline(
             unpublished_rate=read["unpublished_rate"],
@@ -224,11 +229,13 @@ def _cost(reading: Reading, values: Values) -> Cost | None:
             kernel_gap_ns=read["kernel_gap"],
             host_step_ns=read["host_step"],
             allreduce_latency_ns=read["allreduce_latency"],
+            fitted=fitted,
         )
     if not any(read[key] for key in ("base", "per_token", "per_request")):
         message = "expected base, per_token or per_request above 0, so that every step takes time, found all of them 0"
         reading.complain(values.where("base"), values.at("base"), message)
-    return Linear(coefficients=LinearCoefficients(**{f"{key}_ps": value for key, value in read.items()}))
+    coefficients = LinearCoefficients(**{f"{key}_ps": value for key, value in read.items()})
+    return Linear(coefficients=coefficients, fitted=fitted)
 
 
 def _simulation(values: Values | None) -> Simulation | None:

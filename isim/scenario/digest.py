@@ -1,8 +1,8 @@
 """The digest of a scenario: equal for scenarios whose runs cannot differ in any number.
 
-Left out are the run's name, `max_events` and `max_stretch`, the sources of figures, and the paths of files: what
-a trace holds is told by the digest of the workload, what a config holds by its figures, and where they lie changes
-nothing.
+Left out are the run's name, `max_events` and `max_stretch`, the sources of figures and factors, and the paths of
+files: what a trace holds is told by the digest of the workload, what a config holds by its figures, and where they lie
+changes nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ def scenario_digest(scenario: Scenario) -> str:
     plain = msgspec.to_builtins(scenario)
     del plain["name"], plain["simulation"]["max_events"], plain["simulation"]["max_stretch"]
     del plain["hardware"]["gpu"]["sources"], plain["model"]["spec"]["sources"]
+    plain["cost"].pop("fitted", None)
     plain["model"].pop("path", None)
     plain["model"]["spec"].pop("assumptions", None)
     _forget_paths(plain["workload"])

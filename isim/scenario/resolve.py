@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from isim.model.catalogue import MODELS
 from isim.scenario.figures import GPU_KEYS, MODEL_KEYS, RUN_FILE_SOURCE
@@ -159,7 +160,7 @@ def _cost(cost: Cost) -> Tree:
     if isinstance(cost, Linear):
         prices: dict[str, int] = msgspec.to_builtins(cost.coefficients)
         figures = {key.removesuffix("_ps"): write_quantity(value, Dimension.PRICE) for key, value in prices.items()}
-        return {"kind": "linear", **figures}
+        return {"kind": "linear", **figures, **_fitted(cost)}
     tree: Tree = {"kind": "roofline", "unpublished_rate": cost.unpublished_rate.value}
     shares = {"compute_efficiency": cost.compute_efficiency_ppm, "memory_efficiency": cost.memory_efficiency_ppm}
     times = {
@@ -169,7 +170,11 @@ def _cost(cost: Cost) -> Tree:
     }
     tree |= {key: Number(write_share(share)) for key, share in shares.items() if share is not None}
     tree |= {key: write_quantity(time, Dimension.DURATION) for key, time in times.items() if time is not None}
-    return tree
+    return tree | _fitted(cost)
+
+
+def _fitted(cost: Cost) -> Tree:
+    return {} if cost.fitted is UNSET else {"fitted": msgspec.to_builtins(cost.fitted)}
 
 
 def _clients(clients: Clients) -> Tree:

@@ -171,6 +171,19 @@ ENGINE = Block(
     "The engine, in vLLM's names.",
 )
 
+FITTED = Block(
+    {
+        "source": Field(TEXT, "What they were fitted to and how well, in a sentence.", required=True),
+        "gpu": Field(TEXT, "Name of the GPU that was measured.", required=True),
+        "model": Field(TEXT, "Name of the model it served.", required=True),
+        "tensor_parallel_size": Field(whole(1, 4096), "How many GPUs shared each layer.", required=True),
+        "batch": Field(COUNT, "Most requests that ran at once.", required=True),
+        "request_tokens": Field(TOKENS, "Most tokens, prompt and output, of a request.", required=True),
+    },
+    "What the factors were fitted to, as `isim calibrate` writes it; a result that leaves this range says so.",
+)
+_FITTED = Field(FITTED, "What the factors were fitted to.", rule="nothing: they are declared", nullable=True)
+
 COST = OneOf(
     "kind",
     {
@@ -180,6 +193,7 @@ COST = OneOf(
                 "per_token": Field(PRICE, "Time of each new token.", default=0, rule="0 ps"),
                 "per_request": Field(PRICE, "Time of each request in the batch.", default=0, rule="0 ps"),
                 "per_context_token": Field(PRICE, "Time of each token computed before.", default=0, rule="0 ps"),
+                "fitted": _FITTED,
             },
             "A step takes base + per_token x new tokens + per_request x batch + per_context_token x context.",
         ),
@@ -197,6 +211,7 @@ COST = OneOf(
                 "kernel_gap": Field(DURATION, "Idle time between two kernels.", rule="isim's default", nullable=True),
                 "host_step": Field(DURATION, "Work of the host for a step.", rule="isim's default", nullable=True),
                 "allreduce_latency": Field(DURATION, "Latency of an all-reduce.", rule="isim's default", nullable=True),
+                "fitted": _FITTED,
             },
             "Each operation takes the longer of its arithmetic and its memory traffic.",
         ),

@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from isim.model.spec import Dtype, ModelSpec
 from isim.record.records import EngineVersion, LinearCoefficients, RouterFacts, SchedulingPolicy
+from isim.scenario.fitted import Fitted
 from isim.scenario.presets.gpus import GpuSpec, LinkSpec
 from isim.scenario.reserved import ReservedMemory
 
@@ -295,7 +296,10 @@ Workload = Trace | Generated | Mixture | Reacting
 
 
 class Linear(msgspec.Struct, frozen=True, kw_only=True, tag="linear"):
+    """UNSET `fitted`: nobody says where the coefficients come from."""
+
     coefficients: LinearCoefficients
+    fitted: Fitted | UnsetType = UNSET
 
 
 class UnpublishedRate(StrEnum):
@@ -307,7 +311,7 @@ class UnpublishedRate(StrEnum):
 
 
 class Roofline(msgspec.Struct, frozen=True, kw_only=True, tag="roofline"):
-    """Factors of the roofline; None is the documented default of `isim.cost`."""
+    """Factors of the roofline; None is the documented default of `isim.cost`. UNSET `fitted`: they are declared."""
 
     unpublished_rate: UnpublishedRate
     compute_efficiency_ppm: int | None = None
@@ -315,6 +319,7 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True, tag="roofline"):
     kernel_gap_ns: int | None = None
     host_step_ns: int | None = None
     allreduce_latency_ns: int | None = None
+    fitted: Fitted | UnsetType = UNSET
 
 
 Cost = Linear | Roofline

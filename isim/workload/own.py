@@ -38,7 +38,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
 from isim.scenario.types import RequestFormat
-from isim.workload.errors import WorkloadError, complain
+from isim.workload.cells import Cells, Columns, Number, as_json, csv_cells, csv_header, json_cells
+from isim.workload.errors import complain
 from isim.workload.fields import UNITS_NS, time_ns, time_with_unit_ns, whole
 from isim.workload.request import MAX_TOKENS
 from isim.workload.rows import Extras, Row, Run
@@ -46,7 +47,6 @@ from isim.workload.rows import Extras, Row, Run
 ARRIVALS = {"arrival": 0, **{f"arrival_{unit}": UNITS_NS[unit] for unit in ("s", "ms", "us", "ns")}}
 """Nanoseconds per unit of each column that may hold the arrival; 0: the unit is in the value."""
 
-TEXTS = ("arrival", "id", "prefix_id", "session", "class")
 COLUMNS = (
     *ARRIVALS,
     "input_tokens",
@@ -61,6 +61,13 @@ COLUMNS = (
     "class",
     "quotable",
     "prompt",
+)
+_COLUMNS = Columns(
+    names=COLUMNS,
+    texts=("id", "prefix_id", "session", "class"),
+    units=("arrival",),
+    flags=("quotable",),
+    raw="prompt",
 )
 _EXTRAS = ("prefix_id", "prefix_tokens", "server_input_tokens", "reasoning_tokens", "session", "class", "quotable")
 MAX_ID_CHARACTERS = 256
@@ -79,12 +86,7 @@ def own_rows(
 ) -> tuple[str, Iterator[Row]]:
     """(how a complaint names a field, the rows); the rows raise WorkloadError at the first bad one."""
     place = "column" if form is RequestFormat.CSV else "key"
-    cells = _csv_cells(lines, where) if form is RequestFormat.CSV else _json_cells(lines, where)
-    return place, _Reader(where, place, notes).rows(cells)
-
-
-Cells = tuple[int, dict[str, str], Any]
-"""Line, fields and prompt of one request; absent fields are left out or empty."""
+    return place, _Reader(where, place, notes).rows(_cells(lines, where, form))
 
 
 class _Reader:
@@ -154,11 +156,11 @@ class _Reader:
         runs: list[Run] = []
         left = input_tokens
         for run in prompt if type(prompt) is list else [None]:
-            if type(run) is not list or [type(part) for part in run] != [str, _Number, _Number]:
-                self._complain(line, "prompt", _RUNS, _as_json(prompt))
+            if type(run) is not list or [type(part) for part in run] != [str, Number, Number]:
+                self._complain(line, "prompt", _RUNS, as_json(prompt))
             group, start, count = run[0], whole(run[1]), whole(run[2])
             if start is None or start > MAX_PLACE or not count or count > left:
-                self._complain(line, "prompt", f"{_RUNS}, {input_tokens} tokens", _as_json(run))
+                self._complain(line, "prompt", f"{_RUNS}, {input_tokens} tokens", as_json(run))
             if not is_name(group) or group.startswith("p:"):
                 expected = f"groups of 1 to {MAX_ID_CHARACTERS} printable characters that do not start with p:"
                 self._complain(line, "prompt", expected, group)
@@ -236,103 +238,15 @@ def is_group(text: str) -> bool:
     return is_name(text) and not text.startswith(("p:", "o:"))
 
 
-def _unknown(where: str, line: int, place: str, name: str) -> WorkloadError:
-    from difflib import get_close_matches  # only a complaint pays for its import
-
-    near = get_close_matches(name, COLUMNS, 1)
-    hint = f" (did you mean {near[0]}?)" if near else f": there are {', '.join(COLUMNS)}"
-    return WorkloadError(f"{where}:{line}: {place} {ascii(name)[:64]}: expected a known name, found another{hint}")
-
-
-def _csv_cells(lines: Iterable[tuple[int, str]], where: str) -> Iterator[Cells]:
+def _cells(lines: Iterable[tuple[int, str]], where: str, form: RequestFormat) -> Iterator[Cells]:
+    if form is not RequestFormat.CSV:
+        yield from json_cells(lines, where, _COLUMNS)
+        return
     numbered = iter(lines)
-    header_line, header = next(numbered, (1, None))
-    if header is None:
-        complain(where, header_line, "header", "the names of the columns", None)
-    names = _split(header, where, header_line)
-    for place, name in enumerate(names):
-        if name not in COLUMNS or name == "prompt":
-            raise _unknown(where, header_line, "column", name)
-        if name in names[:place]:
-            raise WorkloadError(f"{where}:{header_line}: column {name}: expected once, found twice")
+    line, header, names = csv_header(numbered, where, _COLUMNS)
     if len([name for name in names if name in ARRIVALS]) != 1:
-        complain(where, header_line, "header", _ONE_ARRIVAL, header)
+        complain(where, line, "header", _ONE_ARRIVAL, header)
     for name in ("input_tokens", "output_tokens"):
         if name not in names:
-            complain(where, header_line, "header", f"a column {name}", header)
-    for line, text in numbered:
-        cells = _split(text, where, line) if '"' in text else text.split(",")
-        if len(cells) != len(names):
-            raise WorkloadError(f"{where}:{line}: expected {len(names)} cells, as in the header, found {len(cells)}")
-        yield line, dict(zip(names, cells, strict=True)), None
-
-
-def _split(text: str, where: str, line: int) -> list[str]:
-    import csv  # only a file with quotes pays for its import
-
-    try:
-        return next(csv.reader([text], strict=True))
-    except csv.Error:
-        complain(where, line, "", "quotes as RFC 4180 has them, closed on the same line", text)
-
-
-class _Number(str):
-    """A JSON number as its text, so that no float comes between."""
-
-    __slots__ = ()
-
-
-class _Twice(ValueError):  # noqa: N818 - internal marker
-    """A key that is there twice; the text is the key."""
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        seen: dict[str, Any] = {}
-        for name, value in pairs:
-            if name in seen:
-                raise _Twice(name)
-            seen[name] = value
-    return fields
-
-
-def _json_cells(lines: Iterable[tuple[int, str]], where: str) -> Iterator[Cells]:
-    import json  # only JSON Lines pay for its import
-
-    decoder = json.JSONDecoder(object_pairs_hook=_once, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
-    for line, text in lines:
-        try:
-            fields = decoder.decode(text)
-        except _Twice as twice:
-            raise WorkloadError(f"{where}:{line}: key {ascii(str(twice))[:64]}: expected once, found twice") from None
-        except json.JSONDecodeError as error:
-            raise WorkloadError(f"{where}:{line}:{error.colno}: expected a JSON object: {error.msg}") from None
-        except RecursionError:
-            raise WorkloadError(f"{where}:{line}: expected a JSON object of plain fields, found deep nesting") from None
-        if type(fields) is not dict:
-            complain(where, line, "", "a JSON object", text)
-        prompt = fields.pop("prompt", None)
-        texts = {name: _text(where, line, name, value) for name, value in fields.items() if value is not None}
-        yield line, texts, prompt
-
-
-def _text(where: str, line: int, name: str, value: object) -> str:
-    if name not in COLUMNS:
-        raise _unknown(where, line, "key", name)
-    if name in TEXTS:
-        if type(value) is not str:
-            expected = 'text with a unit, like "1.25 s"' if name == "arrival" else "text"
-            complain(where, line, f"key {name}", expected, _as_json(value))
-        return value
-    if name == "quotable":
-        if type(value) is not bool:
-            complain(where, line, f"key {name}", "true or false", _as_json(value))
-        return "true" if value else ""
-    if not isinstance(value, _Number):
-        complain(where, line, f"key {name}", "a number", _as_json(value))
-    return value
-
-
-def _as_json(value: object) -> str:
-    return f'"{value}"' if type(value) is str else str(value)
+            complain(where, line, "header", f"a column {name}", header)
+    yield from csv_cells(numbered, where, names)

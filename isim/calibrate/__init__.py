@@ -1,0 +1,1 @@
+"""From what was measured to the declared factors with which a simulation tells the same."""
