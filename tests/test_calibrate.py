@@ -232,7 +232,10 @@ def test_the_written_file_runs_to_what_was_told_and_says_where_it_comes_from(bed
         ("workload.input_tokens=6500", "this run has requests of up to"),
     ],
 )
-def test_a_run_that_leaves_the_range_of_the_fit_says_so(set_: str, says: str, bed: Bed) -> None:
+def test_p31_a_run_that_leaves_the_range_of_the_fit_says_in_what_and_by_how_much(
+    set_: str, says: str, bed: Bed
+) -> None:
+    """Each way out of what was measured is a warning with the axis and the bound; nothing is clipped to it."""
     fitted = "fitted: { source: by hand, gpu: h100-sxm, model: llama-3.1-8b, tensor_parallel_size: 1, batch: 20, request_tokens: 6300 }"  # noqa: E501
     run = bed.write("run.yaml", MIXED.replace("cost: roofline", f"cost: {{ kind: roofline, {fitted} }}"))
     folder = bed.folder / "out"
