@@ -29,10 +29,10 @@ from isim.policy.prompt import shareable
 from isim.policy.vllm.plan import Outcome, Plan
 from isim.policy.vllm.scheduler import Scheduler
 from isim.record.log import Log
-from isim.record.records import LONGEST_STRETCH, Abort, Stretch, Turn
+from isim.record.records import LONGEST_STRETCH, Abort, Turn
 from isim.serve.census import Census
 from isim.serve.message import Cancel, Message
-from isim.serve.told import Run, add_decision, complete, turn_of
+from isim.serve.told import Run, add_decision, stretch_of, turn_of
 from isim.serve.trouble import no_headway, too_late
 from isim.workload.request import Request
 
@@ -117,19 +117,8 @@ class Engine:
         if end_ns > SAFE_MAX_NS:
             raise too_late(end_ns, self._name)
         self._barren_turns = 0
-        record = Stretch(
-            time_ns=end_ns - durations_ns[-1] if self._ahead else end_ns,
-            engine=self.number,
-            step=self.scheduler.steps - made,
-            steps=steps,
-            schedule_ns=now_ns,
-            durations_ns=durations_ns,
-            batch=batch,
-            context=context,
-            running=0,
-            free_blocks=0,
-        )
-        return Run(record, made, start_ns, end_ns)
+        next_ns = end_ns - durations_ns[-1] if self._ahead else end_ns
+        return Run(self.scheduler.steps - made, made, now_ns, start_ns, durations_ns, batch, context, next_ns, end_ns)
 
     def _queue(self, request: Request) -> None:
         prompt = request.prompt
@@ -172,16 +161,15 @@ class Engine:
             if scheduler.live or scheduler.unreported:
                 run = self._decide()
                 if run is not None:
-                    record = run.record
                     quiet_until_ns = coming[0].arrival_ns if coming else census.quiet_until_ns
-                    if record.time_ns > quiet_until_ns and record.steps > 1:
+                    if run.next_ns > quiet_until_ns and len(run.durations_ns) > 1:
                         if quiet_until_ns > self.now_ns:
                             run.cut_at(quiet_until_ns, self._ahead)
                         else:
                             yield from self._watch(actor, run)
                     self._settle(run)
-                    if ahead and record.steps > 1:
-                        time_ns = record.time_ns
+                    if ahead and len(run.durations_ns) > 1:
+                        time_ns = run.next_ns
                         continue
                 if len(flights) < depth and (flights[-1].step >= 0 or (again and scheduler.has_requests)):
                     continue
@@ -314,26 +302,25 @@ class Engine:
 
     def _watch(self, actor: Actor, run: Run) -> Waits:
         """Wait for the clock while a run goes on, and cut it at the first decision from somebody's arrival on."""
-        kernel, mailbox, record = self._kernel, self.mailbox, run.record
+        kernel, mailbox = self._kernel, self.mailbox
         if self.scheduler.outcome_due():
             run.cut_at(self.now_ns, self._ahead)
             return
         began_ns = kernel.now_ns
-        lease = self._hold(record.time_ns - began_ns)
+        lease = self._hold(run.next_ns - began_ns)
         actor.waits_for = "the end of a stretch"
         mailbox.wakes = True
-        while kernel.now_ns < record.time_ns:
+        while kernel.now_ns < run.next_ns:
             yield self._alarm.wait()
             if mailbox.wakes and self.has_news():
                 mailbox.wakes = False
                 if run.cut_at(kernel.now_ns, self._ahead):
-                    lease.shorten(record.time_ns - began_ns)
+                    lease.shorten(run.next_ns - began_ns)
         mailbox.wakes = False
 
     def _settle(self, run: Run) -> None:
         """Make the decisions of a run, and write them down."""
-        scheduler, record, made = self.scheduler, run.record, run.made
-        steps = record.steps
+        scheduler, made, steps = self.scheduler, run.made, len(run.durations_ns)
         self._reach = min(2 * steps, self._most) if steps > _FIRST_REACH else self._first_reach
         self._busy_until_ns = end_ns = run.end_ns
         across = steps > 1 and self._ahead
@@ -354,8 +341,7 @@ class Engine:
             least = scheduler.ledger.free
             if steps > 1:
                 least = min(least, scheduler.advance(steps - 1, 1))
-        complete(record, scheduler, least)
-        self._emit(record)
+        self._emit(stretch_of(run, self.number, scheduler, least))
 
     # ---- the log
 
