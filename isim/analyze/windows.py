@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, compress, pairwise, repeat
-from operator import gt, ne, sub
+from operator import and_, eq, gt, le, ne, not_, sub
 
 import msgspec
 
@@ -53,10 +53,17 @@ def rates(collector: Collector, start_ns: int, end_ns: int) -> Rates:
     """Completed requests and tokens of the window, and their rates."""
     requests = collector.requests
     bounds = [(steps.ended_by(start_ns), steps.ended_by(end_ns) - 1) for steps in collector.engines]
-    completed = output_tokens = input_tokens = 0
-    for engine, first, last, status, prompt_tokens in zip(
-        requests.engine, requests.first_step, requests.last_step, requests.status, requests.input_tokens, strict=True
-    ):
+    first_step, last_step = requests.first_step, requests.last_step
+    from_steps = map([from_step for from_step, _ in bounds].__getitem__, requests.engine)
+    to_steps = map([to_step for _, to_step in bounds].__getitem__, requests.engine)
+    # Most requests lie within the window and are done: they are counted without a look at each.
+    within = list(map(and_, map(le, from_steps, first_step), map(le, last_step, to_steps)))
+    within = list(map(and_, within, map(eq, requests.status, repeat(Status.COMPLETED.value))))
+    completed = within.count(True)
+    input_tokens = sum(compress(requests.input_tokens, within))
+    output_tokens = sum(compress(map(sub, last_step, first_step), within)) + completed
+    others = zip(requests.engine, first_step, last_step, requests.status, requests.input_tokens, strict=True)
+    for engine, first, last, status, prompt_tokens in compress(others, map(not_, within)):
         from_step, to_step = bounds[engine]
         if first < 0 or last < from_step or first > to_step:
             continue
