@@ -106,6 +106,23 @@ def test_what_is_0_in_the_run_is_told_from_what_it_has_not(bed: Bed) -> None:
     assert told["settings"] == ["engine.request_overhead=8 ms"]
 
 
+def test_a_latency_that_the_run_has_of_no_request_is_not_left_out_in_silence(bed: Bed) -> None:
+    """Of one token there is no time per token. With --metric the others are fitted to, and it is told."""
+    run = bed.write("run.yaml", ALONE)
+    both = bed.write("both.csv", "id,ttft_ns,tpot_ns\nr8,9000000,8000000\nr9,9000000,9000000\n")
+    one = bed.write("one.csv", "id,tpot_ns\nr8,8000000\n")
+    tokens = [f"workload.classes.{name}.output_tokens=1" for name in ("short", "long")]
+    argv = [word for each in tokens for word in ("--set", each)]
+    for measured in (both, one):
+        says = "latency.tpot_ns.mean: measured, but the run has no such number"
+        assert says in bed.refused(run, measured, "--fit", "cost.base", *argv)
+    told = bed.calibrate(run, both, "--fit", "cost.base", "--metric", MEANS[0], *argv)
+    tpot = next(metric for metric in told["metrics"] if metric["metric"] == MEANS[1])
+    assert (tpot["measured"], tpot["before"], tpot["after"], tpot["after_error"]) == (8_500_000, None, None, None)
+    assert told["requests"] == 2
+    assert "(TPOT mean) 8.50 ms - - - -" in bed.shown(run, both, "--fit", "cost.base", "--metric", MEANS[0], *argv)
+
+
 def test_a_second_calibration_keeps_what_the_first_was_fitted_to(bed: Bed) -> None:
     """Unless all factors of the first are fitted anew; the range is the smaller of both."""
     run = bed.write("run.yaml", ALONE)

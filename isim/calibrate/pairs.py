@@ -63,8 +63,12 @@ def side_by_side(
 def _of_rows(
     measured: Measured, analysis: Analysis, requests: Sequence[int | None], among: Collection[int] | None
 ) -> Sides:
-    """Of the requests that both have and neither calls warm-up."""
+    """Of the requests that both have and neither calls warm-up.
+
+    A latency that the run has of none of them is there all the same, with nothing simulated.
+    """
     found: dict[str, list[tuple[int, int]]] = {latency: [] for latency in LATENCIES}
+    alone: dict[str, list[int]] = {latency: [] for latency in LATENCIES}
     compared = set()
     missing = 0
     for number, (row, request) in enumerate(zip(measured.rows, requests, strict=True)):
@@ -79,11 +83,14 @@ def _of_rows(
         for latency, one, other in zip(LATENCIES, told, simulated, strict=True):
             if one is not None and other is not None:
                 found[latency].append((one, other))
+            elif one is not None:
+                alone[latency].append(one)
     if not compared:
         raise WorkloadError(f"{measured.file}: expected requests that the run completes after its warm-up, found none")
     pairs: dict[str, Pair] = {}
     for latency, values in found.items():
-        pairs |= _figures(latency, values)
+        beside = [pair[0] for pair in values] or alone[latency]
+        pairs |= _figures(latency, beside, [pair[1] for pair in values])
     medians = {f"{latency}_ns": _median(found[latency]) for latency in ("tpot", "e2e") if found[latency]}
     return Sides(pairs=pairs, medians=medians, requests=len(compared), rows=frozenset(compared), missing=missing)
 
@@ -95,10 +102,10 @@ def _times(analysis: Analysis, request: int | None) -> tuple[int | None, int | N
     return request_times(analysis.collector.requests, request, analysis.output_tokens[request])
 
 
-def _figures(latency: str, values: list[tuple[int, int]]) -> dict[str, Pair]:
-    if not values:
+def _figures(latency: str, measured: list[int], simulated: list[int]) -> dict[str, Pair]:
+    if not measured:
         return {}
-    one, other = (distribution([pair[side] for pair in values]) for side in (0, 1))
+    one, other = distribution(measured), distribution(simulated)
     beginning = f"latency.{latency}_ns."
     figures = [name.removeprefix(beginning) for name in BY_NAME if name.startswith(beginning)]
     return {

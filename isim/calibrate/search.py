@@ -120,7 +120,10 @@ class Search:
         """
         worst, path = max(zip(leverage, point, strict=True))
         if worst > MOST_LEVERAGE:
-            return path, "where the fit ends, the metrics no longer tell it"
+            return (
+                path,
+                f"where the fit ends, at {self._factors[path].text(point[path])}, the metrics no longer tell it",
+            )
         for path, value in () if explicit else reversed(point.items()):
             factor = self._factors[path]
             if value in (factor.low, factor.high):
