@@ -9,7 +9,7 @@ from statistics import median
 import msgspec
 import pytest
 from public_cases import Cases, generated
-from real_runs import errors, loads
+from real_runs import errors, loads, main
 
 from isim.cost.factors import RooflineFactors
 from isim.cost.fits import FITS, default_factors, fit_of, share_source
@@ -64,3 +64,9 @@ def test_the_fits_are_as_good_as_they_say(hardware: str) -> None:
     assert math.sqrt(sum(tpot**2 for _, tpot, _ in off) / len(off)) <= most_rms, off
     assert max(abs(tpot) for _, tpot, _ in off) <= most, off
     assert median(abs(ttft) for ttft, _, _ in off) <= most_ttft, off
+
+
+def test_a_folder_without_measured_runs_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.count("\n") == 1 and "expected a folder with" in printed.err
