@@ -54,6 +54,17 @@ def compared(capsys: pytest.CaptureFixture[str], *folders: str) -> dict[str, Any
     return comparison
 
 
+def test_folders_whose_names_are_no_text_are_escaped(run_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = out(run_file, "one", "--no-log")
+    try:
+        other = Path(folder).rename(Path(folder).with_name("two\udcff"))
+    except (OSError, UnicodeEncodeError):
+        pytest.skip("this file system takes only names that are text")
+    paths = [run["path"] for run in compared(capsys, str(other), str(other))["runs"]]
+    assert [path.endswith("two\\udcff") for path in paths] == [True, True]
+    assert main(["compare", str(other), str(other)]) == 0
+
+
 def test_verdicts_at_their_bounds(run_file: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody waits, so TTFT = E2E = the step: 5 ms, at most 5.5 with +10 %. A run of s ms comes down to 0.9 s."""
     steps_ms = ("5.1", "5.101", "5.25", "5.251", "5.5", "5.54", "5.555", "5.6", "4.5", "4.4", "5")

@@ -9,7 +9,7 @@ from statistics import median
 import msgspec
 import pytest
 from public_cases import Cases, generated
-from real_runs import errors, loads
+from real_runs import errors, loads, main
 
 from isim.cost.factors import RooflineFactors
 from isim.cost.fits import FITS, default_factors, fit_of, share_source
@@ -46,7 +46,8 @@ def test_a_run_tells_where_the_share_comes_from(cases: Cases) -> None:
 
     assert told("h100-sxm").startswith("0.93 of the bandwidth: fitted to 39 loads of 8 models")
     assert told("mi300x").startswith("0.9 of the bandwidth: no published run tells what mi300x reaches")
-    assert told("h100-sxm", "cost.memory_efficiency=0.8") == "0.8 of the bandwidth: as declared"
+    for share in (0.8, 0.9):
+        assert told("h100-sxm", f"cost.memory_efficiency={share}") == f"{share} of the bandwidth: as declared"
 
 
 @pytest.mark.skipif(not REAL.exists(), reason="needs the measured runs of inference-sim in ../shared")
@@ -64,3 +65,9 @@ def test_the_fits_are_as_good_as_they_say(hardware: str) -> None:
     assert math.sqrt(sum(tpot**2 for _, tpot, _ in off) / len(off)) <= most_rms, off
     assert max(abs(tpot) for _, tpot, _ in off) <= most, off
     assert median(abs(ttft) for ttft, _, _ in off) <= most_ttft, off
+
+
+def test_a_folder_without_measured_runs_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.count("\n") == 1 and "expected a folder with" in printed.err

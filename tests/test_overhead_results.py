@@ -177,3 +177,4 @@ def test_what_it_says_is_beyond_the_clock_is_one_line(cases: Cases) -> None:
     assert ran.code == 2 and ran.report == ""
     (line,) = ran.said.strip().splitlines()
     assert "request r0 would come to" in line and "the clock ends at" in line
+    assert "engine.request_overhead" in line

@@ -25,6 +25,7 @@ from isim.scenario.load import read_scenario
 
 GPUS = {"H100": ("h100-sxm", "7.1 ms"), "A100-80GB": ("a100-80gb", "9.8 ms"), "L40S": ("l40s", "10.6 ms")}
 """The preset, and the overhead of a request."""
+AGGREGATES = "ground_truth_actuals.csv"
 MODELS = {
     "CodeLlama-34b-Instruct-hf": "codellama-34b",
     "Llama-2-7b-hf": "llama-2-7b",
@@ -76,7 +77,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 def loads(folder: Path) -> Iterator[Load]:
     """Every load of a dense model that is told with its rate, on the GPUs above."""
-    with (folder / "ground_truth_actuals.csv").open() as stream:
+    with (folder / AGGREGATES).open() as stream:
         for row in csv.DictReader(stream):
             model = MODELS.get(row["model"].rpartition("/")[2])
             told = row["stage"] in ("0", "1") and row["workload"] in LENGTHS and row["req_rate"] not in ("", "mixed")
@@ -124,6 +125,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--overhead", action="store_true", help="with the overhead of requests outside the engine")
     options = parser.parse_args(arguments)
+    if not (options.folder / AGGREGATES).is_file():
+        print(f"real_runs: {options.folder}: expected a folder with {AGGREGATES}, found none", file=sys.stderr)
+        return 2
     for hardware in GPUS:
         if options.gpu not in (None, hardware):
             continue

@@ -42,8 +42,12 @@ class Bench:
         return Path(self.file).parent
 
     def run(self, scenario: Scenario) -> Analysis:
-        """One simulation. Raises NothingCompleted."""
-        return self._run(scenario)[0]
+        """One simulation, which may take more events than the run file allows: with other factors steps are more.
+
+        Raises NothingCompleted.
+        """
+        limits = msgspec.structs.replace(scenario.simulation, max_events=2 * scenario.simulation.max_events)
+        return self._run(msgspec.structs.replace(scenario, simulation=limits))[0]
 
     def look(self, scenario: Scenario) -> tuple[Analysis, LoadState | None]:
         """One simulation, and the state of its load: if it is stable by itself, two further ones are asked as well."""
@@ -58,10 +62,9 @@ class Bench:
 
     def _run(self, scenario: Scenario) -> tuple[Analysis, Facts]:
         self._count()
-        limits = msgspec.structs.replace(scenario.simulation, max_events=2 * scenario.simulation.max_events)
         collector = Collector()
         finished = simulate(
-            msgspec.structs.replace(scenario, simulation=limits),
+            scenario,
             base_dir=self.base_dir,
             lane_readers=[collector.read_lanes],
             digest=False,

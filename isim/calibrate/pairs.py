@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -32,23 +32,27 @@ class Pair(msgspec.Struct, frozen=True):
 class Sides(msgspec.Struct, frozen=True, kw_only=True):
     """Pairs by the name of the metric; of single requests the medians of their errors, and how many there are.
 
-    `missing` counts measured requests of which the run has nothing to compare.
+    `rows` are the numbers of the measured requests that were compared; `missing` counts those of which the run has
+    nothing to compare.
     """
 
     pairs: dict[str, Pair]
     medians: dict[str, tuple[int, float]] = {}
     requests: int | None = None
+    rows: frozenset[int] = frozenset()
     missing: int = 0
 
 
-def side_by_side(measured: Measured, analysis: Analysis, *, reacting: bool) -> Sides:
+def side_by_side(
+    measured: Measured, analysis: Analysis, *, reacting: bool, among: Collection[int] | None = None
+) -> Sides:
     """Everything that was measured beside what the run says. Raises WorkloadError for a row of no request.
 
     Which requests clients that wait for answers come to send depends on the answers: where the workload is `reacting`,
-    a row of no request is one that is missing.
+    a row of no request is one that is missing. Of rows, only those `among` are compared, if that is given.
     """
     if measured.rows:
-        return _of_rows(measured, analysis, reacting)
+        return _of_rows(measured, analysis, _requests(measured, analysis, reacting), among)
     pairs = {}
     for name, value in measured.figures.items():
         metric = BY_NAME[name]
@@ -56,39 +60,52 @@ def side_by_side(measured: Measured, analysis: Analysis, *, reacting: bool) -> S
     return Sides(pairs=pairs)
 
 
-def _of_rows(measured: Measured, analysis: Analysis, reacting: bool) -> Sides:
-    """Of the requests that both have and neither calls warm-up."""
+def _of_rows(
+    measured: Measured, analysis: Analysis, requests: Sequence[int | None], among: Collection[int] | None
+) -> Sides:
+    """Of the requests that both have and neither calls warm-up.
+
+    A latency that the run has of none of them is there all the same, with nothing simulated.
+    """
     found: dict[str, list[tuple[int, int]]] = {latency: [] for latency in LATENCIES}
-    compared = missing = 0
-    for row, request in zip(measured.rows, _requests(measured, analysis, reacting), strict=True):
+    alone: dict[str, list[int]] = {latency: [] for latency in LATENCIES}
+    compared = set()
+    missing = 0
+    for number, (row, request) in enumerate(zip(measured.rows, requests, strict=True)):
         told = (row.ttft_ns, row.tpot_ns, row.e2e_ns)
-        if request is None:
-            missing += any(told)
+        if not any(told) or (request is not None and request < analysis.first_measured):
             continue
-        if request < analysis.first_measured or not any(told):
-            continue
-        tokens = analysis.output_tokens[request]
-        simulated = request_times(analysis.collector.requests, request, tokens)
-        if simulated[2] is None:
+        simulated = _times(analysis, request)
+        if simulated[2] is None or not (among is None or number in among):
             missing += 1
             continue
-        compared += 1
+        compared.add(number)
         for latency, one, other in zip(LATENCIES, told, simulated, strict=True):
             if one is not None and other is not None:
                 found[latency].append((one, other))
+            elif one is not None:
+                alone[latency].append(one)
     if not compared:
         raise WorkloadError(f"{measured.file}: expected requests that the run completes after its warm-up, found none")
     pairs: dict[str, Pair] = {}
     for latency, values in found.items():
-        pairs |= _figures(latency, values)
+        beside = [pair[0] for pair in values] or alone[latency]
+        pairs |= _figures(latency, beside, [pair[1] for pair in values])
     medians = {f"{latency}_ns": _median(found[latency]) for latency in ("tpot", "e2e") if found[latency]}
-    return Sides(pairs=pairs, medians=medians, requests=compared, missing=missing)
+    return Sides(pairs=pairs, medians=medians, requests=len(compared), rows=frozenset(compared), missing=missing)
 
 
-def _figures(latency: str, values: list[tuple[int, int]]) -> dict[str, Pair]:
-    if not values:
+def _times(analysis: Analysis, request: int | None) -> tuple[int | None, int | None, int | None]:
+    """TTFT, TPOT and E2E of a request of the run."""
+    if request is None:
+        return None, None, None
+    return request_times(analysis.collector.requests, request, analysis.output_tokens[request])
+
+
+def _figures(latency: str, measured: list[int], simulated: list[int]) -> dict[str, Pair]:
+    if not measured:
         return {}
-    one, other = (distribution([pair[side] for pair in values]) for side in (0, 1))
+    one, other = distribution(measured), distribution(simulated)
     beginning = f"latency.{latency}_ns."
     figures = [name.removeprefix(beginning) for name in BY_NAME if name.startswith(beginning)]
     return {

@@ -43,7 +43,13 @@ class FittedFactor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             "other factors being fitted again; null where it is not identified."
         ),
     ]
-    at_bound: Annotated[bool, Meta(description="Whether the fit ended where the range of plausible values does.")]
+    at_bound: Annotated[
+        bool,
+        Meta(
+            description="Whether the fit ended where the range of plausible values does, or nothing in it was better "
+            "than a value outside."
+        ),
+    ]
     reason: Annotated[str, Meta(description="Why it was left alone; empty where it was fitted.")]
 
 

@@ -9,7 +9,7 @@ out near saturation with the factors found.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -21,7 +21,7 @@ from isim.calibrate.factors import Factor
 from isim.calibrate.fit import STEPS, Box, Vector, fit, leverages, slopes
 from isim.calibrate.measured import Measured
 from isim.calibrate.pairs import Sides, side_by_side
-from isim.calibrate.targets import SATURATED, CalibrationError, Targets, Wish, targets, values, waiting
+from isim.calibrate.targets import SATURATED, CalibrationError, Targets, Wish, first_tokens, targets, values, waiting
 from isim.draw.fixed import exp, ln
 from isim.scenario.types import ClosedLoop, Scenario, Sessions
 
@@ -74,10 +74,19 @@ class Search:
         found = self._fitted(aims, before, explicit=explicit)
         if waiting(aims.names) and not asked and found.after.load in SATURATED:
             found = self._fitted(targets(before.sides, wish, found.after.load), before, explicit=explicit)
-        return found
+        return self._of_the_same(found)
+
+    def _of_the_same(self, found: Found) -> Found:
+        """Before and after told of the same requests: those that both runs have completed."""
+        rows = found.before.sides.rows & found.after.sides.rows
+        looks = [
+            look if look.sides.rows == rows else msgspec.structs.replace(look, sides=self._beside(look.analysis, rows))
+            for look in (found.before, found.after)
+        ]
+        return msgspec.structs.replace(found, before=looks[0], after=looks[1])
 
     def _fitted(self, aims: Targets, before: Look, *, explicit: bool) -> Found:
-        paths, left = self._identified(aims.names, list(self._factors))
+        paths, left = self._identified(aims.names, self._order(aims.names))
         point, leverage = self._fit(aims.names, paths), list[float]()
         while paths:
             leverage = leverages(self._slopes(aims.names, paths, point))
@@ -99,6 +108,11 @@ class Search:
             after=self._look(chosen) if chosen else before,
         )
 
+    def _order(self, names: Sequence[str]) -> list[str]:
+        """As factors are listed; times to first token alone tell of the time outside the engine before anything."""
+        outside = len(first_tokens(names)) == len(names)
+        return sorted(self._factors, key=lambda path: outside and not self._factors[path].outside)
+
     def _lost(self, point: dict[str, int], leverage: Sequence[float], *, explicit: bool) -> tuple[str, str] | None:
         """A factor that should not have been fitted, as is seen where the fit ends, and why; None where there is none.
 
@@ -106,7 +120,10 @@ class Search:
         """
         worst, path = max(zip(leverage, point, strict=True))
         if worst > MOST_LEVERAGE:
-            return path, "where the fit ends, the metrics no longer tell it"
+            return (
+                path,
+                f"where the fit ends, at {self._factors[path].text(point[path])}, the metrics no longer tell it",
+            )
         for path, value in () if explicit else reversed(point.items()):
             factor = self._factors[path]
             if value in (factor.low, factor.high):
@@ -180,9 +197,9 @@ class Search:
         self._sides[self._key(point)] = sides = self._beside(analysis)
         return Look(analysis=analysis, sides=sides, load=load)
 
-    def _beside(self, analysis: Analysis) -> Sides:
+    def _beside(self, analysis: Analysis, among: Collection[int] | None = None) -> Sides:
         reacting = isinstance(self._bench.given.workload, ClosedLoop | Sessions)
-        return side_by_side(self._measured, analysis, reacting=reacting)
+        return side_by_side(self._measured, analysis, reacting=reacting, among=among)
 
     def _scenario(self, point: dict[str, int]) -> Scenario:
         scenario = self._bench.given

@@ -25,7 +25,7 @@ WAITS = ("latency.ttft_ns.", "latency.queue_ns.", "latency.e2e_ns.")
 """Beginnings of the metrics that waits are part of."""
 
 _SATURATED = "the load is {}: waits say how near the knee is, not how fast steps are"
-_FIRST = ("latency.ttft_ns.", "latency.queue_ns.")
+_FIRST = "latency.ttft_ns."
 _OUTSIDE = "it holds time outside the engine, which no factor that may be fitted stands for"
 _NOT_MEAN = "only means are fitted to, unless asked for by --metric"
 _NOT_ASKED = "not asked for"
@@ -65,13 +65,17 @@ def targets(sides: Sides, wish: Wish, load: LoadState | None) -> Targets:
     names = tuple(name for name, reason in reasons.items() if not reason)
     undefined = [name for name in names if not sides.pairs[name].simulated]
     if undefined:
-        raise CalibrationError(
-            "\n".join(f"{name}: measured, but the run has no such number, or 0" for name in undefined)
-        )
+        raise CalibrationError("\n".join(f"{name}: measured, but {_nothing(sides.pairs[name])}" for name in undefined))
     if not names:
         lines = [f"{name}: no target: {reason}" for name, reason in reasons.items()]
         raise CalibrationError("\n".join(["nothing to fit to; --metric asks for one nevertheless", *lines]))
     return Targets(names=names, reasons={name: reason for name, reason in reasons.items() if reason})
+
+
+def _nothing(pair: Pair) -> str:
+    if pair.simulated is None:
+        return "the run has no such number; --metric names those to fit to"
+    return "it is 0 in the run, with which no ratio can be had; --set starts the factors elsewhere"
 
 
 def _reason(name: str, wish: Wish, load: LoadState | None) -> str:
@@ -103,6 +107,11 @@ def _check_asked(asked: Sequence[str], pairs: Collection[str]) -> None:
 def waiting(names: Sequence[str]) -> list[str]:
     """Those that waits are part of."""
     return [name for name in names if name.startswith(WAITS)]
+
+
+def first_tokens(names: Sequence[str]) -> list[str]:
+    """Those that hold time outside the engine to a good part."""
+    return [name for name in names if name.startswith(_FIRST)]
 
 
 def values(pairs: dict[str, Pair], names: Sequence[str]) -> list[Pair]:

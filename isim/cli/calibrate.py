@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -14,8 +13,9 @@ from isim.calibrate.factors import chosen, fittable
 from isim.calibrate.measured import load_measured
 from isim.calibrate.outcome import calibration, with_fitted
 from isim.calibrate.search import Search
-from isim.cli.folder import OutputError, new_file
+from isim.cli.folder import check_new_file, new_file
 from isim.cli.output import emit, emit_json, say, style
+from isim.scenario.resolve import relocated, resolved_yaml
 from isim.scenario.types import Scenario
 
 NOT_IDENTIFIED = 1
@@ -24,12 +24,14 @@ NOT_IDENTIFIED = 1
 def calibrate(arguments: argparse.Namespace) -> int:
     """Fit, report, write; 1 where the measurements identify no factor."""
     out: str | None = arguments.out
-    if out is not None and os.path.lexists(out):
-        raise OutputError(f"{out}: expected a new file, found one; remove it or name another")
+    if out is not None:
+        check_new_file(out)
     measured = load_measured(arguments.measured)
     gc.disable()
     with _progress(quiet=arguments.quiet) as progress:
         bench = Bench(arguments.file, arguments.set, progress)
+        if out is not None:
+            relocated(bench.given, bench.base_dir, Path(out).parent)
         paths: list[str] = arguments.fit or []
         factors = chosen(bench.given, paths) if paths else fittable(bench.given)
         found = Search(bench, measured, factors).find(arguments.metric or [], explicit=bool(paths))
@@ -49,8 +51,6 @@ def calibrate(arguments: argparse.Namespace) -> int:
 
 
 def _write(scenario: Scenario, base_dir: Path, out: str) -> None:
-    from isim.scenario.resolve import relocated, resolved_yaml
-
     moved = relocated(scenario, base_dir, Path(out).parent)
     with new_file(out) as unfinished, open(unfinished, "w", encoding="utf-8") as stream:
         stream.write(resolved_yaml(moved))

@@ -10,11 +10,12 @@ from isim.analyze.compare import compare as compared
 from isim.analyze.compare import encode
 from isim.cli.output import columns, emit, supports_color, supports_unicode
 from isim.cli.report import read_result
+from isim.scenario.nodes import printable
 
 
 def compare(directories: Sequence[str], *, json: bool) -> int:
     """Print the comparison. Raises ResultError for the first folder without a result."""
-    comparison = compared([(directory, read_result(Path(directory))) for directory in directories])
+    comparison = compared([(printable(directory), read_result(Path(directory))) for directory in directories])
     if json:
         emit(encode(comparison).decode())
         return 0

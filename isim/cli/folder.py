@@ -89,18 +89,39 @@ class OutFolder:
 @contextmanager
 def new_file(path: str) -> Iterator[str]:
     """The name to write a new file under: it gets its own once it is whole, and is gone if something goes wrong."""
-    if os.path.lexists(path):
-        raise OutputError(f"{path}: expected a new file, found one; remove it or name another")
-    unfinished = f"{path}.unfinished"
-    try:
-        with open(unfinished, "xb"):
-            pass
+    with _cannot_be_written(path):
+        unfinished = _claimed(path)
         try:
             yield unfinished
             os.rename(unfinished, path)
         except BaseException:
             os.unlink(unfinished)
             raise
+
+
+def check_new_file(path: str) -> None:
+    """Raise OutputError where `new_file` would, before the work that takes long."""
+    with _cannot_be_written(path):
+        os.unlink(_claimed(path))
+
+
+def _claimed(path: str) -> str:
+    """The name to write under, with an empty file there."""
+    if os.path.lexists(path):
+        raise OutputError(f"{path}: expected a new file, found one; remove it or name another")
+    if not os.path.basename(path):
+        raise OutputError(
+            f"{path or repr(path)}: expected the name of a new file, found {'a folder' if path else 'none'}"
+        )
+    unfinished = f"{path}.unfinished"
+    with open(unfinished, "xb"):
+        return unfinished
+
+
+@contextmanager
+def _cannot_be_written(path: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise OutputError(f"{error.filename or path}: cannot be written: {error.strerror}") from None
 

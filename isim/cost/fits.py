@@ -52,8 +52,8 @@ def default_factors(gpu: GpuSpec) -> RooflineFactors:
 def share_source(gpu: GpuSpec, memory_efficiency: float) -> str:
     """Where a share of this GPU's bandwidth comes from, in words."""
     fit = fit_of(gpu)
-    if fit is not None and memory_efficiency == fit.memory_efficiency:
-        return fit.text
+    if fit is not None:
+        return fit.text if memory_efficiency == fit.memory_efficiency else "as declared"
     if memory_efficiency == RooflineFactors().memory_efficiency:
         return f"no published run tells what {gpu.name} reaches; those of other GPUs range from 0.71 to 0.97"
     return "as declared"

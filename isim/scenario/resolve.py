@@ -14,7 +14,10 @@ import msgspec
 from msgspec import UNSET
 
 from isim.model.catalogue import MODELS
+from isim.record.errors import IsimError
+from isim.scenario.fields import TEXT_MAX
 from isim.scenario.figures import GPU_KEYS, MODEL_KEYS, RUN_FILE_SOURCE
+from isim.scenario.nodes import printable
 from isim.scenario.presets.gpus import GPUS
 from isim.scenario.resolve_workload import Number, Tree, moved_workload, slo_tree, workload_tree
 from isim.scenario.types import (
@@ -33,6 +36,10 @@ from isim.scenario.warmup import write_warmup
 _PLAIN = re.compile(r"[a-z][a-z0-9_.-]*")
 _WORDS = ("true", "false", "null", "none")
 _GPU_DIMENSIONS = {"memory": Dimension.BYTES, "memory_bandwidth": Dimension.BANDWIDTH}
+
+
+class UnsayablePath(IsimError):  # noqa: N818 - it names a state of the path, as a person would say it
+    """A path that a run file written elsewhere would have to name, and cannot."""
 
 
 def resolved_yaml(scenario: Scenario) -> str:
@@ -59,7 +66,10 @@ def resolved_yaml(scenario: Scenario) -> str:
 
 
 def relocated(scenario: Scenario, from_dir: str | os.PathLike[str], to_dir: str | os.PathLike[str]) -> Scenario:
-    """The scenario with the relative paths of traces and config as seen from `to_dir` instead of `from_dir`."""
+    """The scenario with the relative paths of traces and config as seen from `to_dir` instead of `from_dir`.
+
+    Raises UnsayablePath.
+    """
     moved = moved_workload(scenario.workload, lambda path: _seen_from(path, from_dir, to_dir))
     model = scenario.model
     if model.path:
@@ -68,7 +78,19 @@ def relocated(scenario: Scenario, from_dir: str | os.PathLike[str], to_dir: str 
 
 
 def _seen_from(path: str, from_dir: str | os.PathLike[str], to_dir: str | os.PathLike[str]) -> str:
-    return path if os.path.isabs(path) else os.path.relpath(os.path.join(from_dir, path), to_dir)
+    """A path with `..` leads elsewhere behind a link to a folder than its text says: then the links are followed."""
+    if os.path.isabs(path):
+        return path
+    there = os.path.join(from_dir, path)
+    seen = os.path.relpath(there, to_dir)
+    if os.path.realpath(os.path.join(to_dir, seen)) != os.path.realpath(there):
+        seen = os.path.relpath(os.path.realpath(there), os.path.realpath(to_dir))
+    if len(seen) > TEXT_MAX or not seen.isprintable():
+        raise UnsayablePath(
+            f"{printable(os.fspath(to_dir))}: expected a folder from which {printable(path)} has a path that a run "
+            f"file can say, of at most {TEXT_MAX} printable characters, found {printable(seen)}"
+        )
+    return seen
 
 
 def _lines(tree: Tree, indent: str) -> list[str]:

@@ -20,8 +20,8 @@ def too_late(time_ns: int, who: str) -> TooLate:
     """The error for something of `who` that would happen at `time_ns`."""
     return TooLate(
         f"{who} would come to {time_ns} ns of simulated time; the clock ends at 2^53 - 1 = {SAFE_MAX_NS} ns, after 104 "
-        "days. Look for a step that costs too much (cost, hardware), an arrival or a wait that is too late (workload), "
-        "or ask for fewer requests"
+        "days. Look for a step that costs too much (cost, hardware), an arrival or a wait that is too late (workload, "
+        "engine.request_overhead), or ask for fewer requests"
     )
 
 
