@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from readers import code_of
 
-from isim.calibrate.factors import FACTORS, significant
 from isim.cli.schema import schema_text
 from isim.cost.factors import RooflineFactors, check_factors
+from isim.scenario.factors import FACTORS, significant
 from isim.scenario.load import load_scenario
 
 ALONE = """\
@@ -230,14 +230,17 @@ def test_the_written_file_runs_to_what_was_told_and_says_where_it_comes_from(bed
         ("model=qwen3-8b", "fitted with llama-3.1-8b; this run serves qwen3-8b"),
         ("workload.arrivals.rate=40 /s", "this run has batches of up to"),
         ("workload.input_tokens=6500", "this run has requests of up to"),
+        ("cost.memory_efficiency=0.5", "cost.memory_efficiency was fitted as 0.9; this run has 0.5."),
     ],
 )
 def test_p31_a_run_that_leaves_the_range_of_the_fit_says_in_what_and_by_how_much(
     set_: str, says: str, bed: Bed
 ) -> None:
     """Each way out of what was measured is a warning with the axis and the bound; nothing is clipped to it."""
-    fitted = "fitted: { source: by hand, gpu: h100-sxm, model: llama-3.1-8b, tensor_parallel_size: 1, batch: 20, request_tokens: 6300 }"  # noqa: E501
-    run = bed.write("run.yaml", MIXED.replace("cost: roofline", f"cost: {{ kind: roofline, {fitted} }}"))
+    fitted = "fitted: { source: by hand, factors: cost.memory_efficiency=0.9, gpu: h100-sxm, model: llama-3.1-8b, tensor_parallel_size: 1, batch: 20, request_tokens: 6300 }"  # noqa: E501
+    run = bed.write(
+        "run.yaml", MIXED.replace("cost: roofline", f"cost: {{ kind: roofline, memory_efficiency: 0.9, {fitted} }}")
+    )
     folder = bed.folder / "out"
     assert code_of(["run", run, "--no-log", "--out", str(folder), "--set", set_]) == 0
     result = json.loads((folder / "result.json").read_text())

@@ -9,8 +9,8 @@ import numpy
 import pytest
 
 from isim.calibrate.effects import Effect, effect, own_part, why_not
-from isim.calibrate.factors import significant
 from isim.calibrate.fit import Box, Residuals, fit, leverages, slopes
+from isim.scenario.factors import significant
 
 
 def wide(count: int) -> Box:

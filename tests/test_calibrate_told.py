@@ -138,6 +138,7 @@ def test_a_second_calibration_keeps_what_the_first_was_fitted_to(bed: Bed) -> No
     assert two["source"].endswith(f"; before that: {one['source']}")
     assert "engine.request_overhead=" in two["source"].split("; before that: ")[0]
     assert two["request_tokens"] == 3021
+    assert [each.partition("=")[0] for each in two["factors"].split(", ")] == ["engine.request_overhead", "cost.base"]
     assert load_scenario(second).cost.fitted.source == two["source"]
     anew = bed.calibrate(first, tpot, "--fit", "cost.base", "--set", short[1].replace("3000", "6000"))["fitted"]
     assert "before that" not in anew["source"] and anew["request_tokens"] == 6021
@@ -219,3 +220,17 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_runs(
     ):
         assert says in bed.refused(run, measured, "--out", out)
     assert sorted(path.name for path in bed.folder.iterdir()) == ["m.yaml", "run.yaml"]
+
+
+@pytest.mark.parametrize("factors", ["cost.memory_eficiency=0.9", "cost.memory_efficiency", "by hand"])
+def test_what_was_fitted_is_named_by_factors_that_there_are(
+    factors: str, bed: Bed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name with a slip of the pen would never be compared with what the run has."""
+    rest = "source: by hand, gpu: h100-sxm, model: llama-3.1-8b, tensor_parallel_size: 1, batch: 9, request_tokens: 99"
+    told = f"cost: {{ kind: linear, base: 8 ms, fitted: {{ factors: {factors}, {rest} }} }}\n"
+    run = bed.write("run.yaml", ALONE[: ALONE.index("cost:")] + told)
+    assert code_of(["validate", run]) == 2
+    said = capsys.readouterr().err
+    assert "cost.fitted.factors: expected path=value of factors that can be fitted, found" in said
+    assert ('did you mean "cost.memory_efficiency"?' in said) == factors.startswith("cost")

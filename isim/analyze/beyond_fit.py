@@ -7,6 +7,7 @@ from operator import add
 from msgspec import UNSET
 
 from isim.analyze.collect import Collector
+from isim.scenario.factors import BY_PATH
 from isim.scenario.types import Scenario
 
 
@@ -28,7 +29,14 @@ def beyond_fit(scenario: Scenario, collector: Collector) -> list[str]:
             f"has requests of up to {tokens:,}",
         ),
     )
-    return [f"The cost factors were fitted {there}; this run {here}." for beyond, there, here in pairs if beyond]
+    found = [f"The cost factors were fitted {there}; this run {here}." for beyond, there, here in pairs if beyond]
+    for path, told in fitted.settings:
+        factor = BY_PATH[path]
+        value = factor.of(scenario)
+        now = "its default" if value is None else factor.text(value)
+        if now != told:
+            found.append(f"{path} was fitted as {told}; this run has {now}.")
+    return found
 
 
 def largest_batch(collector: Collector) -> int:

@@ -12,12 +12,12 @@ from isim import __version__
 from isim.analyze.beyond_fit import largest_batch, longest_request
 from isim.analyze.schema import LoadState
 from isim.calibrate.bench import Bench
-from isim.calibrate.factors import FACTORS, Factor
 from isim.calibrate.measured import Measured
 from isim.calibrate.schema import REVISION, SCHEMA, Calibration, FittedFactor, FittedMetric, PerRequest
 from isim.calibrate.search import Found
 from isim.calibrate.targets import SATURATED, first_tokens, waiting
 from isim.scenario.digest import scenario_digest
+from isim.scenario.factors import FACTORS, Factor
 from isim.scenario.fields import TEXT_MAX
 from isim.scenario.fitted import Fitted
 from isim.scenario.nodes import printable
@@ -117,11 +117,14 @@ def _fitted(scenario: Scenario, source: str, found: Found) -> Fitted:
     collector = found.after.analysis.collector
     batch, tokens = largest_batch(collector), longest_request(collector)
     earlier = _earlier(scenario, found)
+    factors = [factor.setting(found.values[factor.path]) for factor in FACTORS if factor.path in found.values]
     if earlier is not None:
+        factors += [f"{path}={value}" for path, value in earlier.settings if path not in found.values]
         source = f"{source}; before that: {earlier.source}"
         batch, tokens = min(batch, earlier.batch), min(tokens, earlier.request_tokens)
     return Fitted(
         source=source if len(source) <= TEXT_MAX else f"{source[: TEXT_MAX - 4]} ...",
+        factors=", ".join(factors),
         gpu=scenario.hardware.gpu.name,
         model=scenario.model.spec.name,
         tensor_parallel_size=scenario.engine.tensor_parallel_size,
@@ -135,8 +138,7 @@ def _earlier(scenario: Scenario, found: Found) -> Fitted | None:
     earlier = scenario.cost.fitted
     if earlier is UNSET:
         return None
-    named = [factor.path for factor in FACTORS if f"{factor.path}=" in earlier.source]
-    return None if named and all(path in found.values for path in named) else earlier
+    return None if all(path in found.values for path, _ in earlier.settings) else earlier
 
 
 def _source(

@@ -17,12 +17,12 @@ from isim.analyze.result import Analysis
 from isim.analyze.schema import LoadState
 from isim.calibrate.bench import Bench
 from isim.calibrate.effects import DOUBTS, MOST_LEVERAGE, effect, own_part, why_not
-from isim.calibrate.factors import Factor
 from isim.calibrate.fit import STEPS, Box, Vector, fit, leverages, slopes
 from isim.calibrate.measured import Measured
 from isim.calibrate.pairs import Sides, side_by_side
 from isim.calibrate.targets import SATURATED, CalibrationError, Targets, Wish, first_tokens, targets, values, waiting
 from isim.draw.fixed import exp, ln
+from isim.scenario.factors import Factor
 from isim.scenario.types import ClosedLoop, Scenario, Sessions
 
 Point = tuple[int, ...]

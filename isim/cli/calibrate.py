@@ -9,12 +9,12 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from isim.calibrate.bench import Bench, OnRun
-from isim.calibrate.factors import chosen, fittable
 from isim.calibrate.measured import load_measured
 from isim.calibrate.outcome import calibration, with_fitted
 from isim.calibrate.search import Search
 from isim.cli.folder import check_new_file, new_file
 from isim.cli.output import emit, emit_json, say, style
+from isim.scenario.factors import chosen, fittable
 from isim.scenario.resolve import relocated, resolved_yaml
 from isim.scenario.types import Scenario
 

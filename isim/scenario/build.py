@@ -15,6 +15,7 @@ from isim.model.spec import ModelError, precision_of
 from isim.record.records import LinearCoefficients, RouterFacts
 from isim.scenario.build_workload import build_slo, build_workload
 from isim.scenario.defaults import default_batch, default_prefix_caching
+from isim.scenario.factors import BY_PATH
 from isim.scenario.fields import Reading, Values, read_block
 from isim.scenario.figures import build_gpu, build_model, legal_splits, with_rates
 from isim.scenario.fitted import Fitted
@@ -221,6 +222,10 @@ def _cost(reading: Reading, values: Values) -> Cost | None:
     if told and told.broken:
         return None
     fitted = Fitted(**told.values) if told else UNSET
+    if told and fitted is not UNSET:
+        for path in (path for path, value in fitted.settings if path not in BY_PATH or not value):
+            message = f"expected path=value of factors that can be fitted, found {ascii(path)[1:-1][:60]}"
+            reading.complain(told.where("factors"), told.at("factors"), message + reading.nearest(path, list(BY_PATH)))
     if values.tag == "roofline":
         return Roofline(
             unpublished_rate=read["unpublished_rate"],

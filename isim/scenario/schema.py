@@ -174,6 +174,7 @@ ENGINE = Block(
 FITTED = Block(
     {
         "source": Field(TEXT, "What they were fitted to and how well, in a sentence.", required=True),
+        "factors": Field(TEXT, "What was fitted: path=value, path=value.", required=True),
         "gpu": Field(TEXT, "Name of the GPU that was measured.", required=True),
         "model": Field(TEXT, "Name of the model it served.", required=True),
         "tensor_parallel_size": Field(whole(1, 4096), "How many GPUs shared each layer.", required=True),

@@ -116,7 +116,7 @@ What a request spends outside the engine comes before the compute rate: where on
 too much overhead makes other prompts somewhat wrong, too low a rate takes throughput away that is there.
 """
 
-_BY_PATH = {factor.path: factor for factor in FACTORS}
+BY_PATH = {factor.path: factor for factor in FACTORS}
 
 
 def fittable(scenario: Scenario) -> list[Factor]:
@@ -129,9 +129,9 @@ def chosen(scenario: Scenario, paths: list[str]) -> list[Factor]:
     found, faults = [], []
     known = [factor.path for factor in fittable(scenario)]
     for place, path in enumerate(paths):
-        factor = _BY_PATH.get(path)
+        factor = BY_PATH.get(path)
         if factor is None:
-            near = get_close_matches(path, list(_BY_PATH), 1)
+            near = get_close_matches(path, list(BY_PATH), 1)
             hint = f"; did you mean {near[0]}?" if near else f": {', '.join(known)}"
             faults.append(f"--fit {ascii(path)[1:-1][:60]}: expected a factor that can be fitted{hint}")
         elif path not in known:
