@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from isim.analyze.collect import Collector
-from isim.analyze.describe import simulated
-from isim.analyze.result import Facts, analyze, encode
+from isim.analyze.facts import facts_of
+from isim.analyze.result import analyze, encode
 from isim.analyze.schema import ReplayState
 from isim.record.records import Stretch, Turn
 from isim.run import FinishedRun, simulate
@@ -65,18 +65,7 @@ def run(folder: Path, scenario: Scenario, shuffle_seed: int | None = None) -> tu
     collector = Collector()
     records: list[object] = []
     finished = simulate(scenario, base_dir=folder, readers=[collector.read, records.extend], shuffle_seed=shuffle_seed)
-    facts = Facts(
-        name=scenario.name,
-        simulated=simulated(scenario),
-        warmup=scenario.simulation.warmup,
-        capacity=finished.capacity,
-        confidence=finished.confidence,
-        assumptions=finished.assumptions,
-        provenance=finished.provenance,
-        log_digest=finished.digest,
-        workload_sha256=finished.workload_sha256,
-        replay=ReplayState.NOT_RUN,
-    )
+    facts = facts_of(scenario, finished, ReplayState.NOT_RUN)
     return finished, encode(analyze(collector, facts).result), records
 
 

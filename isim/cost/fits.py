@@ -55,5 +55,6 @@ def share_source(gpu: GpuSpec, memory_efficiency: float) -> str:
     if fit is not None:
         return fit.text if memory_efficiency == fit.memory_efficiency else "as declared"
     if memory_efficiency == RooflineFactors().memory_efficiency:
-        return f"no published run tells what {gpu.name} reaches; those of other GPUs range from 0.71 to 0.97"
+        shares = [each.memory_efficiency for each in FITS.values()]
+        return f"no published run tells what {gpu.name} reaches; other GPUs range from {min(shares)} to {max(shares)}"
     return "as declared"
